@@ -48,6 +48,8 @@ export interface InstanceInfo {
   readonly workspace_path: string;
   readonly created_at: string;
   readonly command?: { readonly pid: number; readonly exitCode: number | null; readonly signal: string | null };
+  /** Last exec, exec output or command output. Reading this does not count. */
+  readonly last_activity_at?: string;
 }
 
 /**
@@ -87,7 +89,7 @@ export interface ExecExit {
   readonly timedOut: boolean;
 }
 
-/** Every refusal: `{error}` with 400, 401, 403, 404, 409 or 500. */
+/** Every refusal: `{error}` with 400, 401, 403, 404, 409, 413, 429 (too many wrong nonces) or 500. */
 export interface AgentError {
   readonly error: string;
 }

@@ -148,7 +148,7 @@ const sweepSchema = z
   );
 export const sweepKinds = ['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'] as const;
 
-const tokenSchema = z.strictObject({
+export const tokenSchema = z.strictObject({
   name: z.string().min(1),
   sha256: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 lower-case hex digits (sha256 of the token)'),
   role: z.enum(['viewer', 'caller', 'operator']),

@@ -1,3 +1,4 @@
+import type { RedisFacts } from './redis-facts.ts';
 import type { InstanceEvent, InstanceRecord, Intent, NewEvent, State, Tombstone } from './types.ts';
 
 /** Names the queue entry that carries a request. */
@@ -40,7 +41,8 @@ export type LaunchAnswer =
       readonly state: State;
       readonly job: PendingJob;
     }
-  | { readonly kind: 'conflict' | 'taken' };
+  | { readonly kind: 'conflict' }
+  | { readonly kind: 'taken' };
 
 export interface RemovalIntent {
   readonly instanceId: string;
@@ -59,7 +61,8 @@ export type RemovalAnswer =
       readonly state: State;
       readonly job: PendingJob;
     }
-  | { readonly kind: 'missing' | 'gone' };
+  | { readonly kind: 'missing' }
+  | { readonly kind: 'gone' };
 
 /** The right to act on one instance until `deadline`; renewed by the process's keeper once a second. */
 export interface Lease {
@@ -163,6 +166,10 @@ export interface Inventory {
   tombstone(instanceId: string): Promise<Tombstone | undefined>;
   tombstoneByHash(hash: string): Promise<Tombstone | undefined>;
   list(options: ListOptions): Promise<{ readonly items: readonly InstanceRecord[]; readonly nextCursor: string | null }>;
+  /** How many records are in each state. */
+  counts(): Promise<Readonly<Record<State, number>>>;
+  /** Hashes of records whose `expiresAt` is set and not after `before` (Redis ms), the longest expired first. */
+  expired(before: number, limit: number): Promise<readonly string[]>;
   secrets(hash: string): Promise<Readonly<Record<string, string>>>;
   leaseHolder(hash: string): Promise<{ readonly holder: string; readonly ttlMs: number } | undefined>;
   events(instanceId: string, after: number, limit: number): Promise<readonly InstanceEvent[]>;
@@ -171,5 +178,7 @@ export interface Inventory {
 
   /** Redis TIME in ms. */
   now(): Promise<number>;
+  /** What INFO says of the server: memory for admission, persistence for warnings. */
+  facts(): Promise<RedisFacts>;
   close(): Promise<void>;
 }

@@ -97,6 +97,8 @@ export interface InstanceRecord {
   readonly run: number;
   /** Everything of generations <= this is to be removed; 0 = nothing. */
   readonly removeUpTo: number;
+  /** The teardown payload of that removal (cleanup, force, reason, keepWorkspace). */
+  readonly removal: Readonly<Record<string, unknown>> | null;
   /** The latest fence issued, as a decimal string (may exceed 2^53). */
   readonly fence: string;
   readonly request: RequestRecord;

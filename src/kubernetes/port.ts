@@ -93,7 +93,7 @@ export interface AccessQuestion {
 
 /**
  * Everything Windlass does with one configured cluster and its one namespace. Errors are WindlassErrors classified by
- * the adapter; `AmbiguousError` and `AlreadyExistsError` (kubernetes/api-error.ts) are the two a caller must tell apart.
+ * the adapter; `isAmbiguous` and `isAlreadyExists` (kubernetes/api-error.ts) tell the two apart that a caller must know.
  * Every name is checked before a request is made: an empty or dotted one would address the collection (libraries §0.2).
  */
 export interface Cluster {
@@ -102,6 +102,8 @@ export interface Cluster {
   /** sha256 (hex) of the connection's configuration: recorded, never the credentials. */
   readonly configHash: string;
   readonly pods: PodCache;
+  /** Server clock minus ours, in ms, from the `Date` header of the latest answer (0 before the first): budgets are judged by it. */
+  clockSkewMs(): number;
 
   create<K extends Kind>(kind: K, object: KindMap[K], options?: CallOptions & { dryRun?: boolean }): Promise<KindMap[K]>;
   /** undefined = 404 of the object. A missing namespace also reads as 404: creates tell it apart. */

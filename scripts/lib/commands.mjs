@@ -1,0 +1,59 @@
+import { join } from 'node:path';
+import { setup } from '../setup.mjs';
+import { npm } from './packages.mjs';
+import { root } from './paths.mjs';
+import { Failure, run } from './run-command.mjs';
+
+const commands = { check, demo, test, 'test:cluster': testCluster, bench };
+const everything = ['redis-server', 'bubblewrap'];
+
+/** Sets up what the command needs, runs it, and resolves with the exit code. */
+export async function main([name, ...args]) {
+  const command = Object.hasOwn(commands, name ?? '') ? commands[name] : undefined;
+  if (command === undefined) throw new Failure(`Give one of: ${Object.keys(commands).join(', ')}.`, 2);
+  const install = !args.includes('--no-install');
+  return command(
+    args.filter((arg) => arg !== '--no-install'),
+    install,
+  );
+}
+
+/** Typecheck, lint, dead code, unit tests: all of them, whatever fails. */
+async function check(_args, install) {
+  await setup({ install });
+  const [program, ...start] = npm();
+  const failed = [];
+  const steps = ['typecheck', 'lint', 'deadcode', 'test:unit'];
+  for (const step of steps) {
+    const code = await run(program, [...start, 'run', '--silent', step], { check: false, stdout: 1 });
+    process.stdout.write(`${step}: ${code === 0 ? 'passed' : 'FAILED'}\n`);
+    if (code !== 0) failed.push(step);
+  }
+  process.stdout.write(`${steps.length - failed.length} passed, ${failed.length} failed\n`);
+  return failed.length === 0 ? 0 : 1;
+}
+
+async function demo(args, install) {
+  await setup({ install, tools: everything });
+  await (await import('../build.mjs')).build();
+  return (await import('../demo.mjs')).demo(args);
+}
+
+async function test(args, install) {
+  await setup({ install, tools: everything });
+  return (await import('./vitest.mjs')).vitest(['unit', 'redis', 'flow'], args);
+}
+
+async function testCluster(args, install) {
+  if (!process.env.KUBECONFIG) {
+    throw new Failure('KUBECONFIG is not set: name the kubeconfig of the cluster to test on.', 2);
+  }
+  await setup({ install, tools: everything });
+  return (await import('./vitest.mjs')).vitest(['cluster'], args);
+}
+
+async function bench(args, install) {
+  await setup({ install, tools: everything });
+  await (await import('../build.mjs')).build();
+  return run(process.execPath, [join(root, 'scripts/bench.mjs'), ...args], { check: false, stdout: 1 });
+}

@@ -1,0 +1,95 @@
+import { readFile } from 'node:fs/promises';
+import type { Command } from 'commander';
+import { WindlassError } from '../errors.ts';
+import type { InstanceRecord } from '../inventory/types.ts';
+import type { Caller } from '../main.ts';
+import { type Context, InstanceFailed, usage, verb } from './context.ts';
+import { failureOf, follow, type Glance, stageLine } from './follow.ts';
+import { interruptible } from './interrupt.ts';
+import { clean } from './output.ts';
+import { readRequest, secretsFrom } from './request.ts';
+import { collect, seconds } from './values.ts';
+
+interface LaunchOptions {
+  readonly file?: string;
+  readonly set?: readonly string[];
+  readonly secretEnv?: readonly string[];
+  readonly secretFile?: readonly string[];
+  readonly wait?: boolean;
+  readonly timeout?: string;
+}
+type Accepted = Awaited<ReturnType<Caller['producer']['launch']>>;
+
+export function launch(program: Command): void {
+  const command = program
+    .command('launch')
+    .description('ask for an instance; --wait shows its stages until it is ready or failed')
+    .option('-f, --file <file>', 'the request as YAML or JSON; - reads stdin')
+    .option('--set <path=yaml>', 'set one field of the request (repeatable)', collect)
+    .option('--secret-env <name>', 'pass this variable of your shell as a sealed secret (repeatable)', collect)
+    .option('--secret-file <name=path>', "pass a file's content as a sealed secret (repeatable)", collect)
+    .option('--wait', 'wait until it is ready or failed; Ctrl-C detaches')
+    .option('--timeout <seconds>', 'with --wait: how long at most');
+  verb<LaunchOptions>(command, async (context, options) => {
+    if (options.timeout !== undefined && !options.wait) throw usage('--timeout', 'only makes sense with --wait');
+    const timeout = options.timeout === undefined ? undefined : seconds('--timeout', options.timeout);
+    const request = await readRequest(options.file, options.set ?? []);
+    const secretEnv = await secretsFrom(options.secretEnv ?? [], options.secretFile ?? [], (path) => readFile(path));
+    return context.withCaller(async (caller) => {
+      const accepted = await caller.producer.launch(request, Object.keys(secretEnv).length > 0 ? { secretEnv } : {});
+      if (!options.wait) return showAccepted(context, accepted, 'launch');
+      return waitUntilReady(context, caller, accepted, timeout);
+    });
+  });
+}
+
+export async function showAccepted(context: Context, accepted: Accepted, what: 'launch' | 'teardown'): Promise<undefined> {
+  const { instanceId, generation, jobId, state, deduplicated } = accepted;
+  await context.out.show({
+    document: { instanceId, generation, jobId, state, deduplicated },
+    text: () => `${clean(instanceId)}: ${what} ${deduplicated ? 'was already asked for' : 'accepted'} (generation ${generation}, ${state})`,
+    names: [instanceId],
+  });
+}
+
+/** How a command line would name the id: after `--`, and quoted so that a shell gives it back unchanged. */
+export const shellId = (id: string): string => `-- ${/^[A-Za-z0-9._@/:+-]+$/.test(id) ? id : `'${id.replaceAll("'", "'\\''")}'`}`;
+
+async function waitUntilReady(context: Context, caller: Caller, accepted: Accepted, timeoutSeconds: number | undefined): Promise<number> {
+  const { instanceId, generation } = accepted;
+  const { toInstance } = await import('../inventory/view.ts');
+  const interrupt = interruptible();
+  context.out.say(`${clean(instanceId)}: ${accepted.deduplicated ? 'already asked for' : 'accepted'} (generation ${generation})`);
+  try {
+    const record = await follow(caller.inventory, instanceId, {
+      judge: (seen) => launchEnd(seen, generation),
+      onEvent: (event) => {
+        const line = event.generation === generation ? stageLine(event) : undefined;
+        if (line) context.out.say(clean(line));
+      },
+      ...(timeoutSeconds === undefined ? {} : { timeoutSeconds }),
+      signal: interrupt.signal,
+    });
+    if (record.state !== 'ready') throw new InstanceFailed(failureOf(record.failure!), toInstance(record));
+    await context.out.show({ document: { ...toInstance(record) }, text: () => `${clean(instanceId)}: ready`, names: [instanceId] });
+    return 0;
+  } catch (error) {
+    if (!interrupt.signal.aborted) throw error;
+    context.out.say(`Detached: the launch goes on. To remove the instance: windlass teardown ${shellId(instanceId)}`);
+    await showAccepted(context, accepted, 'launch');
+    return 130;
+  } finally {
+    interrupt.dispose();
+  }
+}
+
+/** Where this generation of a launch ended, or undefined while it is under way; a newer request is an end as well. */
+export function launchEnd({ record, tombstone }: Glance, generation: number): InstanceRecord | undefined {
+  if (!record || record.generation > generation || record.intent !== 'present') {
+    const gone = tombstone ? 'it was torn down meanwhile' : record ? 'a newer request took over' : 'its record is gone';
+    throw new WindlassError('superseded', `The launch did not become ready: ${gone}.`);
+  }
+  if (record.state === 'ready') return record;
+  const failed = record.failure !== null && record.failure.generation === generation && record.failure.attemptsLeft === 0;
+  return failed && ['failed', 'suspended', 'lost', 'cleanup_pending'].includes(record.state) ? record : undefined;
+}

@@ -1,0 +1,63 @@
+import { access } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { shellEnv } from '../config/environment.ts';
+import { usage, verb } from './context.ts';
+import { interruptible } from './interrupt.ts';
+import { collect, pair, whole } from './values.ts';
+
+interface LocalClusterOptions {
+  readonly port: string;
+  readonly kubeconfig: string;
+  readonly faults?: string;
+  readonly auditLog?: string;
+  readonly image?: readonly string[];
+}
+
+/** Where `local-cluster` writes and `init` looks: the two work together without any option. */
+export const localKubeconfig = '.windlass/local-cluster/kubeconfig';
+
+export function localCluster(program: Command): void {
+  const command = program
+    .command('local-cluster')
+    .description('a Kubernetes API whose Pods are processes of this machine, until Ctrl-C')
+    .option('--port <n>', '0 = a free one', '0')
+    .option('--kubeconfig <file>', 'written once the API answers', localKubeconfig)
+    .option('--faults <file>', 'faults to act out; read again when it changes')
+    .option('--audit-log <file>', 'one JSON line a request')
+    .option('--image <name=dir>', "a folder as an image's root (repeatable)", collect);
+  verb<LocalClusterOptions>(command, async (context, options) => {
+    const images = (options.image ?? []).map((text) => pair('--image', text));
+    const settings = {
+      port: whole('--port', options.port, 0, 65535),
+      kubeconfig: resolve(options.kubeconfig),
+      ...(options.faults !== undefined && { faults: await existingPath('--faults', options.faults) }),
+      ...(options.auditLog !== undefined && { auditLog: resolve(options.auditLog) }),
+      images: Object.fromEntries(await Promise.all(images.map(async ([name, dir]) => [name, await existingPath('--image', dir)]))) as Record<string, string>,
+      sandbox: shellEnv('WINDLASS_SANDBOX') === 'none' ? ('none' as const) : ('auto' as const),
+      log: (message: string) => context.out.say(message),
+    };
+    const { startLocalCluster } = await import('../local-cluster/start.ts');
+    const interrupt = interruptible();
+    const cluster = await startLocalCluster(settings);
+    try {
+      const { url, kubeconfig, mode } = cluster;
+      context.out.line({ url, kubeconfig, mode: mode.kind });
+      context.out.say(`Local cluster at ${url}. Use it with: export KUBECONFIG=${kubeconfig}`);
+      await interrupt.interrupted;
+    } finally {
+      await cluster.close();
+      interrupt.dispose();
+    }
+  });
+}
+
+async function existingPath(option: string, path: string): Promise<string> {
+  const full = resolve(path);
+  try {
+    await access(full);
+  } catch (error) {
+    throw usage(option, `cannot be read: ${(error as Error).message}`);
+  }
+  return full;
+}

@@ -1,0 +1,79 @@
+import type { Issue } from '../errors.ts';
+import { quantityValue } from './formats.ts';
+import { type Tree, tree } from './raw.ts';
+import { lifetimeSchema, limitsSchema } from './schema.ts';
+
+const limitDefaults = limitsSchema.parse({});
+const lifetimeDefaults = lifetimeSchema.parse({});
+
+/** What the fields of one profile say about each other, and about the limits of the installation. */
+export function profileIssues(path: string, profile: Tree, limits: Tree): Issue[] {
+  return [
+    ...sourceIssues(path, profile),
+    ...agentIssues(`${path}.agent`, tree(profile.agent)),
+    ...workspaceIssues(`${path}.workspace`, tree(profile.workspace), limits),
+    ...lifetimeIssues(`${path}.lifetime`, tree(profile.lifetime), tree(profile.workspace), limits),
+  ];
+}
+
+function sourceIssues(path: string, profile: Tree): Issue[] {
+  const given = ['podTemplate', 'podTemplateFile'].filter((key) => profile[key] !== undefined);
+  if (given.length === 1) return [];
+  return given.length === 0
+    ? [{ path: `${path}.podTemplateFile`, message: 'is missing: give podTemplateFile, or podTemplate with the text itself' }]
+    : [
+        {
+          path: `${path}.podTemplate`,
+          message: 'give either podTemplate or podTemplateFile, not both: one of them would be ignored',
+        },
+      ];
+}
+
+/** Which field belongs to which delivery; a field of another delivery would silently do nothing. */
+const deliveryFields = { binaries: 'upload', path: 'image', image: 'init_image' } as const;
+
+function agentIssues(path: string, agent: Tree): Issue[] {
+  const delivery = agent.delivery ?? 'config_map';
+  const issues: Issue[] = [];
+  for (const [field, owner] of Object.entries(deliveryFields)) {
+    if (agent[field] !== undefined && delivery !== owner) {
+      issues.push({ path: `${path}.${field}`, message: `belongs to delivery ${owner}, not ${String(delivery)}` });
+    }
+    if (agent[field] === undefined && delivery === owner)
+      issues.push({ path: `${path}.${field}`, message: `is missing: delivery ${owner} needs it` });
+  }
+  if (agent.protocol === 'agentctl' && (delivery === 'config_map' || delivery === 'none')) {
+    issues.push({
+      path: `${path}.protocol`,
+      message: `delivery ${delivery} brings no agentctl: use upload, init_image or image`,
+    });
+  }
+  return issues;
+}
+
+function workspaceIssues(path: string, workspace: Tree, limits: Tree): Issue[] {
+  const most = typeof limits.claimSize === 'string' ? limits.claimSize : limitDefaults.claimSize;
+  return ['size', 'sizeLimit'].flatMap((field) => {
+    const size = workspace[field];
+    const value = typeof size === 'string' ? quantityValue(size) : undefined;
+    const cap = quantityValue(most);
+    if (value === undefined || cap === undefined || value <= cap) return [];
+    return [{ path: `${path}.${field}`, message: `must be at most ${most} (limits.claimSize)` }];
+  });
+}
+
+function lifetimeIssues(path: string, lifetime: Tree, workspace: Tree, limits: Tree): Issue[] {
+  const issues: Issue[] = [];
+  const all = { ...lifetimeDefaults, ...lifetime };
+  const most = typeof limits.maxLifetimeSeconds === 'number' ? limits.maxLifetimeSeconds : limitDefaults.maxLifetimeSeconds;
+  if (typeof all.maxSeconds === 'number' && all.maxSeconds > most) {
+    issues.push({ path: `${path}.maxSeconds`, message: `must be at most ${most} (limits.maxLifetimeSeconds)` });
+  }
+  if (all.maxSeconds === 0)
+    issues.push({ path: `${path}.maxSeconds`, message: 'must be more than 0: an instance that ends at once cannot be used' });
+  if (workspace.mode !== 'empty_dir') return issues;
+  const needsClaim = 'must be teardown: suspending keeps the claim, and an empty_dir workspace has none';
+  if (all.idleSeconds !== 0 && all.onIdle === 'suspend') issues.push({ path: `${path}.onIdle`, message: needsClaim });
+  if (all.onExpire === 'suspend') issues.push({ path: `${path}.onExpire`, message: needsClaim });
+  return issues;
+}

@@ -1,0 +1,80 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Gauge, Registry } from 'prom-client';
+import type { Queues } from '../producers/queue.ts';
+import type { Consumer } from './consumer.ts';
+
+export interface HealthServer {
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+/** A worker with waiting jobs that has not picked one up for this long is stuck, whatever its connections say (C71). */
+const stuckMs = 60_000;
+
+/** `/healthz` = makes progress or has nothing to do; `/metrics` for Prometheus. Loopback unless told otherwise. */
+export async function startHealthServer(options: { port: number; host: string; queues: Queues; consumers: readonly Consumer[] }): Promise<HealthServer> {
+  const registry = new Registry();
+  registerQueueGauges(registry, options.queues);
+  const server = createServer((request, response) => {
+    const answer = (status: number, type: string, body: string) => response.writeHead(status, { 'content-type': type }).end(body);
+    const route = async () => {
+      if (request.url === '/healthz') {
+        const stuck = await stuckQueues(options);
+        return stuck.length === 0 ? answer(200, 'text/plain', 'ok\n') : answer(503, 'text/plain', `no progress on: ${stuck.join(', ')}\n`);
+      }
+      if (request.url === '/metrics') return answer(200, registry.contentType, await registry.metrics());
+      return answer(404, 'text/plain', 'try /healthz or /metrics\n');
+    };
+    route().catch((error: unknown) => answer(503, 'text/plain', `${String(error)}\n`));
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(options.port, options.host, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+async function stuckQueues(options: { queues: Queues; consumers: readonly Consumer[] }): Promise<string[]> {
+  const stuck: string[] = [];
+  for (const consumer of options.consumers) {
+    if (consumer.running() > 0 || Date.now() - consumer.lastProgress() < stuckMs) continue;
+    const counts = await options.queues[consumer.queue].getJobCounts('waiting', 'prioritized');
+    if ((counts.waiting ?? 0) + (counts.prioritized ?? 0) > 0) stuck.push(consumer.queue);
+  }
+  return stuck;
+}
+
+function registerQueueGauges(registry: Registry, queues: Queues): void {
+  new Gauge({
+    name: 'windlass_jobs',
+    help: 'Jobs by queue and state (the same on every replica: use max)',
+    labelNames: ['queue', 'state'],
+    registers: [registry],
+    async collect() {
+      for (const [queue, handle] of Object.entries(queues)) {
+        const counts = await handle.getJobCounts('active', 'waiting', 'prioritized', 'delayed', 'completed', 'failed');
+        for (const [state, count] of Object.entries(counts)) this.set({ queue, state }, count);
+      }
+    },
+  });
+  new Gauge({
+    name: 'windlass_scaling_jobs',
+    help: 'Waiting and active jobs by queue: what to scale workers on',
+    labelNames: ['queue'],
+    registers: [registry],
+    async collect() {
+      for (const [queue, handle] of Object.entries(queues)) {
+        const counts = await handle.getJobCounts('active', 'waiting', 'prioritized');
+        this.set({ queue }, (counts.active ?? 0) + (counts.waiting ?? 0) + (counts.prioritized ?? 0));
+      }
+    },
+  });
+}

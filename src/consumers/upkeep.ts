@@ -1,0 +1,65 @@
+import type { Config } from '../config/schema.ts';
+import { asWindlassError } from '../errors.ts';
+import type { Shelf } from '../inventory/shelf.ts';
+import type { Log } from '../jobs/context.ts';
+import { checkEpoch } from '../jobs/epoch.ts';
+import type { Clusters } from '../kubernetes/port.ts';
+import { offerOf, publishOffer } from '../producers/offer.ts';
+import type { Queues } from '../producers/queue.ts';
+import { upsertSchedules } from '../producers/schedules.ts';
+
+export interface Upkeep {
+  /** The first round, which a worker waits for before it takes jobs. */
+  readonly first: Promise<void>;
+  stop(): Promise<void>;
+}
+
+export interface UpkeepOptions {
+  readonly config: Config;
+  readonly clusters: Clusters;
+  readonly shelf: Shelf;
+  readonly queues: Queues;
+  readonly log: Log;
+  readonly schedules: boolean;
+}
+
+/** Short against how long a flushed Redis may go unnoticed, long against what a round costs. */
+const roundMs = 30_000;
+
+/** What every worker keeps true: the offer is published, the schedulers exist (FLUSHALL takes them), the epochs fit. */
+export function startUpkeep(options: UpkeepOptions): Upkeep {
+  const abort = new AbortController();
+  let current = round(options, abort.signal);
+  const first = current;
+  const timer = setInterval(() => {
+    current = current.then(() => round(options, abort.signal));
+  }, roundMs);
+  return {
+    first,
+    async stop() {
+      clearInterval(timer);
+      abort.abort();
+      await current;
+    },
+  };
+}
+
+async function round(options: UpkeepOptions, signal: AbortSignal): Promise<void> {
+  const { config, clusters, shelf, queues, log } = options;
+  const attempt = async (what: string, work: () => Promise<void>) => {
+    try {
+      if (!signal.aborted) await work();
+    } catch (error) {
+      if (!signal.aborted) log.warn({ what, code: asWindlassError(error).code, err: error }, 'upkeep failed; tried again in the next round');
+    }
+  };
+  await attempt('offer', () => publishOffer(shelf, offerOf(config)));
+  if (options.schedules) await attempt('schedules', () => upsertSchedules(queues, config));
+  for (const name of clusters.names()) {
+    await attempt(`epoch of ${name}`, async () => {
+      const within = AbortSignal.any([signal, AbortSignal.timeout(10_000)]);
+      const verdict = await checkEpoch(clusters.get(name), shelf, config.installation, within);
+      if (verdict !== 'ok') log.error({ cluster: name, verdict }, 'the inventory and the cluster do not belong together: nothing is deleted there');
+    });
+  }
+}

@@ -1,0 +1,90 @@
+import type { Inventory, LaunchAnswer, LaunchIntent, PendingJob, RemovalAnswer, RemovalIntent } from './port.ts';
+import { encodeFields, freshFields } from './record.ts';
+import type { RunScript, ScriptAnswer } from './scripts.ts';
+import type { State } from './types.ts';
+
+interface Intents {
+  readonly run: RunScript;
+  readonly hashOf: (instanceId: string) => string;
+  /** Resolves when as many replicas have the write as the configuration asks for. */
+  readonly confirm: () => Promise<void>;
+}
+
+/** The way in: what is wanted is stored, together with the job that will do it, before the queue hears of it. */
+export function createIntents(intents: Intents): Pick<Inventory, 'intendLaunch' | 'intendRemoval'> {
+  return {
+    async intendLaunch(intent) {
+      const hash = intents.hashOf(intent.instanceId);
+      const [answer] = await intents.run('launch-intent', intent.instanceId, launchArgs(hash, intent));
+      await intents.confirm();
+      if (answer.kind === 'conflict' || answer.kind === 'taken') return { kind: answer.kind };
+      return accepted('launch', hash, intent.instanceId, answer) as LaunchAnswer;
+    },
+    async intendRemoval(intent) {
+      const hash = intents.hashOf(intent.instanceId);
+      const [answer] = await intents.run('removal-intent', intent.instanceId, removalArgs(hash, intent));
+      await intents.confirm();
+      if (answer.kind === 'missing' || answer.kind === 'gone') return { kind: answer.kind };
+      return accepted('teardown', hash, intent.instanceId, answer) as RemovalAnswer;
+    },
+  };
+}
+
+function launchArgs(hash: string, intent: LaunchIntent): Record<string, unknown> {
+  const { instanceId, owner, payload, requestHash, cluster, profile, app, limits, lifetime, attempts } = intent;
+  return {
+    hash,
+    instanceId,
+    owner,
+    requestHash,
+    fresh: freshFields({ instanceId, hash, owner }),
+    request: encodeFields({ request: { payload, requestHash }, limits, lifetime, attemptsLeft: attempts }),
+    placement: { cluster, profile, app },
+    // As text, since it is kept in the record until the removal that is before it has ended.
+    next: JSON.stringify({ cluster, profile, app }),
+    sealedEnv: intent.sealedEnv,
+    deadlineMs: String(intent.deadlineSeconds * 1000),
+    class: typeof payload.priority === 'string' ? payload.priority : 'normal',
+    reconnect: intent.reconnect ? '1' : '',
+    rawJobId: intent.rawJobId ?? '',
+  };
+}
+
+const removalArgs = (hash: string, intent: RemovalIntent): Record<string, unknown> => ({
+  hash,
+  instanceId: intent.instanceId,
+  ...(intent.owner === undefined ? {} : { owner: intent.owner }),
+  intent: intent.intent,
+  removal: JSON.stringify(intent.payload),
+  rawJobId: intent.rawJobId ?? '',
+});
+
+function accepted(verb: 'launch' | 'teardown', hash: string, instanceId: string, answer: ScriptAnswer) {
+  const { generation, run, priority } = answer as unknown as { generation: string; run: string; priority: string };
+  return {
+    kind: answer.kind,
+    generation: Number(generation),
+    run: Number(run),
+    state: answer.state as State,
+    job: jobOf(`${verb}-${hash}-${generation}-${run}`, { verb, instanceId, generation, run, priority }),
+  };
+}
+
+interface PendingEntry {
+  readonly verb: 'launch' | 'teardown';
+  readonly instanceId: string;
+  readonly generation: string;
+  readonly run: string;
+  readonly priority: string;
+}
+
+/** The queue entry of a request. Its data is a reference only: the request itself is in the record. */
+export function jobOf(jobId: string, entry: PendingEntry): PendingJob {
+  return {
+    queue: entry.verb,
+    jobId,
+    name: entry.verb,
+    data: { version: 1, instanceId: entry.instanceId, generation: Number(entry.generation), run: Number(entry.run) },
+    priority: Number(entry.priority),
+  };
+}

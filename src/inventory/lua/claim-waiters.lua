@@ -1,0 +1,11 @@
+#!lua flags=allow-oom
+-- A: key, count. A waiter goes to one caller; entries whose job came back by itself are passed over.
+return once(function()
+  local claimed = {}
+  while #claimed < tonumber(A.count) do
+    local m = redis.call('ZPOPMIN', key('waiters', A.key), 1)[1]
+    if not m then break end
+    if forgetWait(m) == 1 then claimed[#claimed + 1] = m end
+  end
+  return { claimed = claimed }
+end)

@@ -1,0 +1,50 @@
+#!lua flags=allow-oom
+-- A: hash, owner (absent = operator), intent, removal (JSON), rawJobId. Works when memory is full: it frees some.
+local hash = A.hash
+
+local function answer(kind, r)
+  addPending('teardown', hash, r, 1)
+  return { kind = kind, generation = r.generation, run = r.run, state = r.state, priority = '1' }
+end
+
+-- The waiting launch job must come back and end, so it is moved under the key that publishIntent wakes.
+local function takeOutLaunch(r)
+  local waiter = 'launch|' .. jobId('launch', hash, r)
+  if forgetWait(waiter) == 1 then registerWait(waiter, { 'inst:' .. hash }) end
+end
+
+local function decide()
+  local r = load(hash)
+  if not r then
+    local owner = redis.call('HGET', key('tombstone', hash), 'owner')
+    return { kind = owner and (not A.owner or A.owner == owner) and 'gone' or 'missing' }
+  end
+  if A.owner and A.owner ~= r.owner then return { kind = 'missing' } end
+  -- Keeping the workspace of something that is already being removed is too late: the stronger intent stays.
+  if r.intent == 'absent' or r.intent == A.intent then
+    if r.state ~= 'cleanup_pending' then return answer('deduplicated', r) end
+    -- Its job gave up; a new run is a new job id, which the queue does not know as finished.
+    return answer('accepted', change(hash, r, { run = int(tonumber(r.run) + 1) }))
+  end
+  takeOutLaunch(r)
+  local generation = generationAfter(r.generation)
+  local after = change(hash, r, {
+    intent = A.intent, generation = generation, run = '1', removeUpTo = generation, removal = A.removal, _next = '',
+  })
+  publishIntent(hash, after)
+  return answer('accepted', after)
+end
+
+return once(function()
+  if A.rawJobId == '' then return decide() end
+  local seen = key('raw', 'teardown:' .. A.rawJobId)
+  local first = redis.call('GET', seen)
+  if first then
+    local known = cjson.decode(first)
+    known.kind = 'deduplicated'
+    return known
+  end
+  local decided = decide()
+  if decided.generation then redis.call('SET', seen, cjson.encode(decided), 'PX', TOMBSTONE_MS) end
+  return decided
+end)

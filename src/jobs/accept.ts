@@ -1,0 +1,66 @@
+import { WindlassError } from '../errors.ts';
+import type { CreateRecord, InstanceRecord, StageRecord } from '../inventory/types.ts';
+import { createNonce } from '../kubernetes/ownership.ts';
+import { claimName, podName } from '../names.ts';
+import type { JobContext } from './context.ts';
+import { imageIssues } from './images.ts';
+import { planOf } from './plan.ts';
+import { openSnapshot, policyIssues, type Recipe, recipeHashes, takeSnapshot } from './recipes.ts';
+
+interface StoredSnapshot {
+  readonly text: string;
+  readonly mac: string;
+}
+
+/**
+ * What a generation is accepted with, computed once: the recipe from this consumer's own configuration (I2), where it
+ * goes, and all create intents with their nonces (I3). Empty when the generation was accepted before.
+ */
+export async function acceptGeneration(context: JobContext, record: InstanceRecord): Promise<Partial<InstanceRecord>> {
+  if (acceptedAlready(record)) return {};
+  const recipe = record.app === '' ? context.recipes.find('profile', record.profile) : context.recipes.find('app', record.app);
+  const cluster = context.clusters.get(record.cluster);
+  assertAllowed(context, recipe);
+  const snapshot = takeSnapshot(recipe);
+  const stored: StoredSnapshot = { text: snapshot.text, mac: context.keyring.mac(snapshot.text) };
+  await context.shelf.put(`snapshot:${snapshot.hash}`, stored);
+  return {
+    namespace: cluster.namespace,
+    snapshot: snapshot.hash,
+    hashes: recipeHashes(recipe, cluster.configHash),
+    creates: intents(context, record, recipe),
+    stages: planOf(recipe.profile).map((stage): StageRecord => ({ name: stage.name, state: 'pending' })),
+  };
+}
+
+/** The pod intent carries the generation that accepted it; a stage list alone may be an older generation's. */
+const acceptedAlready = (record: InstanceRecord) => record.snapshot !== '' && record.creates.pods?.generation === record.generation;
+
+function intents(context: JobContext, record: InstanceRecord, recipe: Recipe): InstanceRecord['creates'] {
+  const make = (kind: CreateRecord['kind'], name: string): CreateRecord => {
+    const { installation } = context.config;
+    const nonce = createNonce(context.keyring.nonceKey(), { installation, instanceId: record.instanceId, generation: record.generation, kind });
+    return { kind, name, nonce, generation: record.generation, sentAt: 0, open: false };
+  };
+  const kept = record.creates.persistentvolumeclaims ?? make('persistentvolumeclaims', claimName(record.hash));
+  const managed = recipe.profile.workspace.mode === 'managed_pvc';
+  return { pods: make('pods', podName(record.hash)), ...(managed ? { persistentvolumeclaims: kept } : {}) };
+}
+
+/** The recorded recipe, its MAC verified and today's policy asked again, on every start (I2). */
+export async function openRecorded(context: JobContext, record: InstanceRecord): Promise<Recipe> {
+  const stored = await context.shelf.get<StoredSnapshot>(`snapshot:${record.snapshot}`);
+  if (stored === undefined || !context.keyring.verifyMac(stored.text, stored.mac)) {
+    throw new WindlassError('snapshot_rejected', 'The recorded recipe of this instance is missing or was changed.', { evidence: { snapshot: record.snapshot } });
+  }
+  const recipe = openSnapshot(stored.text);
+  assertAllowed(context, recipe);
+  return recipe;
+}
+
+function assertAllowed(context: JobContext, recipe: Recipe): void {
+  const images = imageIssues(recipe, context.config.images);
+  if (images.length > 0) throw new WindlassError('image_not_allowed', undefined, { issues: images, evidence: { issues: images } });
+  const unsafe = policyIssues(recipe);
+  if (unsafe.length > 0) throw new WindlassError('snapshot_rejected', undefined, { issues: unsafe, evidence: { issues: unsafe } });
+}

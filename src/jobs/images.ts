@@ -1,0 +1,39 @@
+import type { Config } from '../config/schema.ts';
+import type { Issue } from '../errors.ts';
+import type { Recipe } from './recipes.ts';
+
+/** Which images of a recipe the allow-list refuses; an empty list allows all. */
+export function imageIssues(recipe: Recipe, policy: Config['images']): Issue[] {
+  const spec = recipe.template.template?.spec;
+  const containers = [...(spec?.initContainers ?? []), ...(spec?.containers ?? [])];
+  return containers.flatMap((container) => {
+    const image = container.image ?? '';
+    const path = `containers.${container.name}.image`;
+    const issues: Issue[] = [];
+    if (policy.allow.length > 0 && !policy.allow.some((pattern) => matches(pattern, image))) issues.push({ path, message: `${image} matches nothing in images.allow` });
+    if (policy.requireDigest && !/@sha256:[0-9a-f]{64}$/.test(image)) issues.push({ path, message: `${image} must be given by digest (images.requireDigest)` });
+    return issues;
+  });
+}
+
+/** `*` within a path segment, `**` across them. Linear in the text: two indices and one place to go back to, no regular expression. */
+export function matches(pattern: string, text: string): boolean {
+  let p = 0;
+  let back: { readonly p: number; t: number; readonly across: boolean } | undefined;
+  for (let t = 0; t < text.length; ) {
+    if (pattern[p] === '*') {
+      const across = pattern[p + 1] === '*';
+      p += across ? 2 : 1;
+      back = { p, t, across };
+    } else if (p < pattern.length && pattern[p] === text[t]) {
+      p += 1;
+      t += 1;
+    } else if (back !== undefined && (back.across || text[back.t] !== '/')) {
+      back.t += 1;
+      p = back.p;
+      t = back.t;
+    } else return false;
+  }
+  while (pattern[p] === '*') p += 1;
+  return p === pattern.length;
+}

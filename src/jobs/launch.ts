@@ -1,0 +1,82 @@
+import { asWindlassError, WindlassError } from '../errors.ts';
+import type { BeginAnswer } from '../inventory/port.ts';
+import type { InstanceRecord } from '../inventory/types.ts';
+import { acceptGeneration, openRecorded } from './accept.ts';
+import { createBench } from './bench.ts';
+import { type JobReference, type LaunchPayload, launchSchema } from './catalog.ts';
+import { identityOf } from './compose-input.ts';
+import { instanceKey, type JobContext } from './context.ts';
+import type { Exit } from './exit.ts';
+import { planOf } from './plan.ts';
+import { failLaunch, finishRollback } from './rollback.ts';
+import { runStages } from './run-stages.ts';
+import { waitForBegin } from './waiting.ts';
+
+type Begun = Extract<BeginAnswer, { kind: 'ok' }>;
+
+/** One attempt of a launch; every start goes the same way: read the record, go on from it (I7). */
+export async function launch(context: JobContext, reference: JobReference): Promise<Exit> {
+  const record = await context.inventory.read(reference.instanceId);
+  if (record === undefined || record.generation !== reference.generation || record.run !== reference.run) return ended('superseded');
+  const payload = launchSchema.parse(record.request.payload);
+  const set = await acceptedFields(context, record);
+  if (set instanceof WindlassError) return refused(context, reference, record, set);
+  const late = Date.now() > record.deadlineAt;
+  const begun = await begin(context, reference, record, set, late);
+  if (begun.kind === 'wait') {
+    const capped = begun.reason === 'owner_limit' || begun.reason === 'cluster_saturated';
+    if (capped && payload.failFast === true) return refused(context, reference, record, new WindlassError(begun.reason));
+    return waitForBegin(context, record, begun.reason, () => begin(context, reference, record, set, late));
+  }
+  if (begun.kind !== 'ok') return leave(begun);
+  return attempt(context, begun, payload);
+}
+
+/** A request that this worker's configuration refuses (the offer was older) fails with a record to look at. */
+async function acceptedFields(context: JobContext, record: InstanceRecord): Promise<Partial<InstanceRecord> | WindlassError> {
+  try {
+    return await acceptGeneration(context, record);
+  } catch (error) {
+    if (error instanceof WindlassError && ['terminal', 'caller'].includes(error.row.disposition)) return error;
+    throw error;
+  }
+}
+
+async function refused(context: JobContext, reference: JobReference, record: InstanceRecord, error: WindlassError): Promise<Exit> {
+  const begun = await context.inventory.begin(reference.instanceId, { verb: 'launch', generation: reference.generation, run: reference.run });
+  if (begun.kind === 'wait') return waitForBegin(context, record, begun.reason);
+  if (begun.kind !== 'ok') return leave(begun);
+  return failLaunch(createBench(context, begun), error, 'accept', true);
+}
+
+async function begin(context: JobContext, reference: JobReference, record: InstanceRecord, set: Partial<InstanceRecord>, late: boolean): Promise<BeginAnswer> {
+  const { perOwner, maxInstances, launching } = context.config.limits;
+  // A launch past its deadline begins without caps: it only ends in order.
+  const caps = late ? {} : { caps: { owner: perOwner, cluster: maxInstances, global: maxInstances, launching } };
+  return context.inventory.begin(record.instanceId, { verb: 'launch', generation: reference.generation, run: reference.run, set, ...caps });
+}
+
+function leave(begun: Exclude<BeginAnswer, { kind: 'ok' | 'wait' }>): Exit {
+  if (begun.kind === 'settled') return { kind: 'done', result: { state: begun.record.state, generation: begun.record.generation } };
+  return ended('superseded');
+}
+
+const ended = (code: 'superseded'): Exit => ({ kind: 'yielded', error: new WindlassError(code), again: false });
+
+async function attempt(context: JobContext, begun: Begun, payload: LaunchPayload): Promise<Exit> {
+  const base = createBench(context, begun);
+  if (begun.record.state === 'rolling_back') return finishRollback(base);
+  try {
+    const { profile, template } = await openRecorded(context, begun.record);
+    const identity = identityOf(context.config.installation, begun.record, payload);
+    const wait = await runStages({ ...base, identity, payload, profile, template }, planOf(profile));
+    if (wait !== undefined) return wait;
+    await base.write({ release: true, wake: [instanceKey(base.record())] });
+    return { kind: 'done', result: { state: 'ready', generation: begun.record.generation } };
+  } catch (error) {
+    return failLaunch(base, error, undefined);
+  } finally {
+    // Orderly exits have released already; a throw out of here must not keep the name for a whole lease.
+    await base.lease.release().catch((error: unknown) => context.log.warn({ code: asWindlassError(error).code }, 'lease not released'));
+  }
+}

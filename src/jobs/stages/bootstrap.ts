@@ -1,0 +1,81 @@
+import { randomBytes } from 'node:crypto';
+import { bootstrapCommand, bootstrapInput, bootstrapProof } from '../../agent/delivery.ts';
+import { WindlassError } from '../../errors.ts';
+import { prepares } from '../compose-input.ts';
+import { judge, waitOutcome } from '../pod-judge.ts';
+import { repositoryScript } from '../repository.ts';
+import type { Stage, StageContext } from '../stage.ts';
+
+/** One exec hands the Pod everything that must not be in its spec; the start marker comes last (I17). */
+export const bootstrap: Stage = {
+  name: 'bootstrap',
+  budget: (profile) => profile.budgets.bootstrap,
+
+  async apply(context) {
+    const before = await judge(context);
+    if (before.kind === 'waiting' && before.reason !== 'preparing') return waitOutcome(context, before);
+    if (checkpointOf(context) !== 'bootstrapped') await deliver(context);
+    if (!prepares(context.payload)) return { kind: 'done' };
+    const verdict = await judge(context);
+    return verdict.kind === 'running' && verdict.started ? { kind: 'done' } : waitOutcome(context, preparing(verdict));
+  },
+};
+
+type Verdict = Awaited<ReturnType<typeof judge>>;
+
+function preparing(verdict: Verdict): Extract<Verdict, { kind: 'waiting' }> {
+  if (verdict.kind === 'waiting') return verdict;
+  return { kind: 'waiting', reason: 'preparing', message: 'The prepare step is running.', missingAgent: false };
+}
+
+const checkpointOf = (context: StageContext) => context.record().stages.find((stage) => stage.name === 'bootstrap')?.checkpoint;
+
+async function deliver(context: StageContext): Promise<void> {
+  const { record, payload, profile, cluster } = context;
+  const hash = record().hash;
+  const nonce = await agentNonce(context);
+  const secretEnv = await openSealed(context);
+  const input = {
+    nonce,
+    runtimeEnv: { ...payload.env, ...identityEnv(context) },
+    authEnv: secretEnv,
+    secretNames: Object.keys(secretEnv),
+    ...(prepares(payload) ? { prepare: repositoryScript(payload.repository) + (payload.prepare ?? '') } : {}),
+  };
+  const target = { pod: record().pod?.name ?? '', container: profile.mainContainer };
+  context.lease.assertHeld();
+  const result = await cluster.exec(target, bootstrapCommand(), {
+    stdin: bootstrapInput(input),
+    signal: context.stageSignal,
+    instance: hash,
+    timeoutMs: 60_000,
+  });
+  // The exit code alone is no proof: a proxy may end the stream early and call it success (C58).
+  if (result.exitCode !== 0 || !result.stdout.includes(bootstrapProof(input))) {
+    throw new WindlassError('exec_lost', `Setting up the workspace ended with exit code ${result.exitCode} and no proof of success.`, {
+      evidence: { exitCode: result.exitCode, stderr: result.stderr.slice(-2000) },
+    });
+  }
+  await context.save({}, 'bootstrapped');
+}
+
+/** Stored before the Pod learns it, so that a worker that takes over can still shake hands. */
+async function agentNonce(context: StageContext): Promise<string> {
+  const { hash } = context.record();
+  const stored = (await context.inventory.secrets(hash)).agentNonce;
+  if (stored !== undefined) return context.keyring.decrypt(stored, hash);
+  const nonce = randomBytes(32).toString('hex');
+  await context.save({ secrets: { agentNonce: await context.keyring.encrypt(nonce, hash) } });
+  return nonce;
+}
+
+async function openSealed(context: StageContext): Promise<Record<string, string>> {
+  const { hash, owner, instanceId } = context.record();
+  const sealed = (await context.inventory.secrets(hash)).sealedEnv;
+  return sealed === undefined ? {} : context.keyring.open(sealed, { owner, instanceId });
+}
+
+function identityEnv(context: StageContext): Record<string, string> {
+  const { instanceId, owner } = context.record();
+  return { WINDLASS_INSTANCE_ID: instanceId, WINDLASS_OWNER: owner };
+}

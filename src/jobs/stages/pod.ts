@@ -1,0 +1,61 @@
+import { WindlassError } from '../../errors.ts';
+import { comparePod } from '../../kubernetes/admission.ts';
+import { composePod } from '../../kubernetes/compose.ts';
+import { ensureAgent } from '../agent-config.ts';
+import { composeInput } from '../compose-input.ts';
+import { createOrAdopt } from '../create.ts';
+import { judge, waitOutcome } from '../pod-judge.ts';
+import { removeByUid } from '../remove.ts';
+import type { Stage, StageContext } from '../stage.ts';
+
+/** The Pod, from composed to "main container runs". The waits between cost nothing: the shared watch wakes the job. */
+export const pod: Stage = {
+  name: 'pod',
+  budget: (profile) => profile.budgets.total,
+
+  async apply(context) {
+    if (context.record().pod === null) {
+      const waiting = await createPod(context);
+      if (waiting !== undefined) return waiting;
+    }
+    const verdict = await judge(context);
+    if (verdict.kind === 'waiting') {
+      if (verdict.missingAgent) await ensureAgent(context, 'again');
+      return waitOutcome(context, verdict);
+    }
+    const recorded = context.record().pod;
+    if (recorded === null) throw new WindlassError('invariant_broken', 'A Pod runs that the record does not have.');
+    return {
+      kind: 'done',
+      write: { set: { pod: { ...recorded, node: verdict.node, ip: verdict.ip }, restartCount: verdict.restartCount } },
+    };
+  },
+
+  async remove(context) {
+    const recorded = context.record().pod;
+    const intent = context.record().creates.pods;
+    const generation = recorded?.createdByGeneration ?? intent?.generation;
+    if (generation === undefined || !context.takes(generation)) return { kind: 'gone' };
+    const outcome = await removeByUid(context, 'pods');
+    return outcome.kind === 'gone' ? { kind: 'gone', set: { ...outcome.set, pod: null, agent: null, restartCount: 0 } } : outcome;
+  },
+};
+
+async function createPod(context: StageContext) {
+  await ensureAgent(context, 'once');
+  const wanted = composePod(composeInput(context, 'pods'));
+  const generation = context.record().generation;
+  const created = await createOrAdopt(context, {
+    kind: 'pods',
+    wanted,
+    created: (object) => ({
+      checkpoint: 'pod_created',
+      set: { pod: { name: object.metadata?.name ?? '', uid: object.metadata?.uid ?? '', node: '', ip: '', createdByGeneration: generation } },
+    }),
+  });
+  if (created.kind === 'wait') return created;
+  const issues = comparePod(wanted, created.object);
+  if (issues.length > 0) throw new WindlassError('admission_mismatch', undefined, { issues, evidence: { issues } });
+  await context.save({}, 'pod_admitted');
+  return undefined;
+}

@@ -1,0 +1,75 @@
+import { asWindlassError, WindlassError } from '../errors.ts';
+import type { InstanceRecord } from '../inventory/types.ts';
+import { sanitize } from '../kubernetes/sanitize.ts';
+import { createBench, type HeldJob } from './bench.ts';
+import { backoffMs, type JobReference, teardownSchema } from './catalog.ts';
+import { cleanUpInside } from './cleanup-script.ts';
+import { instanceKey, type JobContext } from './context.ts';
+import type { Exit } from './exit.ts';
+import { derivedName } from './remove.ts';
+import { removeStages } from './remove-stages.ts';
+import { waitForBegin } from './waiting.ts';
+
+/** How long a removal that fails is tried again before it needs a person; the record and its secrets stay. */
+const cleanupRetryMs = 30_000;
+
+/** Removes an instance: everything of generations up to this one, Pod first, then the claim (I11, I13). */
+export async function teardown(context: JobContext, reference: JobReference): Promise<Exit> {
+  const { instanceId, generation, run } = reference;
+  const begin = () => context.inventory.begin(instanceId, { verb: 'teardown', generation, run });
+  const begun = await begin();
+  if (begun.kind === 'missing' || begun.kind === 'settled') return { kind: 'done', result: { state: 'gone' } };
+  if (begun.kind === 'superseded') return { kind: 'yielded', error: new WindlassError('superseded'), again: false };
+  if (begun.kind === 'wait') {
+    const record = await context.inventory.read(instanceId);
+    if (record === undefined) return { kind: 'done', result: { state: 'gone' } };
+    return waitForBegin(context, record, begun.reason, begin);
+  }
+  const job = createBench(context, begun);
+  try {
+    return await remove(job, generation);
+  } catch (error) {
+    return failed(job, error);
+  } finally {
+    await job.lease.release().catch((error: unknown) => context.log.warn({ code: asWindlassError(error).code }, 'lease not released'));
+  }
+}
+
+async function remove(job: HeldJob, generation: number): Promise<Exit> {
+  const payload = teardownSchema.parse(job.record().removal);
+  const keepWorkspace = payload.keepWorkspace === true && job.record().workspace?.mode !== 'empty_dir';
+  await verifyTargets(job);
+  await cleanUpInside(job, payload);
+  const removed = await removeStages(job, { takes: (made) => made <= generation, keepWorkspace, force: payload.force === true });
+  if (removed.kind === 'wait') return removed.exit;
+  if (removed.kind === 'yielded') throw removed.error;
+  if (removed.errors.length > 0) throw removed.errors[0];
+  const outcome = await job.inventory.finishRemoval(job.lease, { generation, suspended: keepWorkspace && hasClaim(job.record()) });
+  return { kind: 'done', result: { state: outcome, generation } };
+}
+
+const hasClaim = (record: InstanceRecord) => record.workspace !== null && record.workspace.claimUid !== '';
+
+/** All targets are looked at before the first is deleted: a record that points at something else deletes nothing (I13, I16). */
+async function verifyTargets(job: HeldJob): Promise<void> {
+  const record = job.record();
+  if (record.pod !== null) derivedName(record, 'pods');
+  if (record.workspace?.created) derivedName(record, 'persistentvolumeclaims');
+  if (record.namespace !== '' && record.namespace !== job.cluster.namespace && (record.pod !== null || record.workspace?.created)) {
+    throw new WindlassError('invariant_broken', `The record is of namespace ${record.namespace}, but the cluster is configured for ${job.cluster.namespace}. Nothing was deleted.`);
+  }
+}
+
+async function failed(job: HeldJob, thrown: unknown): Promise<Exit> {
+  const aborted = [job.lease.signal, job.signal].find((signal) => signal.aborted);
+  const error = asWindlassError(aborted ? aborted.reason : thrown);
+  if (error.row.disposition === 'yielded') return { kind: 'yielded', error, again: error.code !== 'superseded' };
+  if (error.row.disposition === 'bug') {
+    job.log.fatal({ code: error.code, instance: job.record().hash, err: error }, 'invariant broken');
+    return { kind: 'failed', error, retryAfterMs: undefined };
+  }
+  const entry = { code: error.code, message: sanitize(error.message) };
+  await job.write({ state: 'cleanup_pending', events: [{ type: 'cleanup_pending', errors: [entry] }], release: true, wake: [instanceKey(job.record())] });
+  return { kind: 'failed', error, retryAfterMs: Math.max(cleanupRetryMs, backoffMs(6)) };
+}
+

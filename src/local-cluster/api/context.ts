@@ -1,0 +1,21 @@
+import type { Operation } from 'fast-json-patch';
+import type { ClusterStore } from '../store.ts';
+import type { NodeRuntime } from '../types.ts';
+
+/** What every handler works on. */
+export interface ApiContext {
+  readonly store: ClusterStore;
+  readonly node: NodeRuntime;
+  /** True while a `hide_from_list_ms` fault still covers this object. */
+  readonly hidden: (uid: string, forMs: number) => boolean;
+  readonly log: (message: string) => void;
+}
+
+/** How one write is to be done. */
+export interface WriteOptions {
+  readonly dryRun: boolean;
+  /** From a `mutate` fault: what a mutating webhook would change. */
+  readonly mutations: readonly Operation[];
+  /** Becomes a `Warning` header. */
+  readonly warn: (text: string) => void;
+}

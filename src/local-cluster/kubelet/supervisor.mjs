@@ -1,0 +1,320 @@
+// Runs inside a Pod's sandbox (one each), or once for all Pods in path mode. It is the only way in: it starts the
+// containers' processes and execs, delivers signals and opens connections to the Pod's loopback, for a kubelet that may
+// not enter the namespaces itself. Plain JavaScript without dependencies, because it is copied next to the Pods' data.
+import { spawn } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { constants } from 'node:os';
+
+/** Frames after the request line of a `run`: [1 byte type][4 bytes length][payload]. The kubelet's half is supervisor-client.ts. */
+const toClient = { started: 0, stdout: 1, stderr: 2, exit: 3 };
+const fromClient = { stdin: 0, stdinEnd: 1, signal: 2, resize: 3 };
+
+const { socket: socketPath, paths } = JSON.parse(process.argv[2]);
+/** Container id → { namespaces, runs }: what must die with the container's main process. */
+const groups = new Map();
+/** The first container's main process: what a `kill 1` inside the Pod means. */
+let first;
+
+function frame(type, payload) {
+  const body = Buffer.isBuffer(payload) ? payload : Buffer.from(JSON.stringify(payload));
+  const head = Buffer.alloc(5);
+  head[0] = type;
+  head.writeUInt32BE(body.length, 1);
+  return Buffer.concat([head, body]);
+}
+
+/** A PID 1 gets only the signals it handles (the kernel drops the others, SIGKILL excepted); main processes are treated alike. */
+function catches(pid, signal) {
+  try {
+    const mask = /^SigCgt:\s*([0-9a-f]+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+    return mask === null || ((BigInt(`0x${mask[1]}`) >> BigInt(constants.signals[signal] - 1)) & 1n) === 1n;
+  } catch (error) {
+    // No /proc (not Linux): deliver. The process is gone: delivering is harmless.
+    return error.code === 'ENOENT' || error.code === 'ESRCH';
+  }
+}
+
+function send(pid, signal) {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if (error.code !== 'ESRCH' && error.code !== 'EPERM') throw error;
+  }
+}
+
+function signalRun(run, { signal, onlyIfCaught }) {
+  const pid = run.innerPid ?? run.child.pid;
+  if (pid === undefined || run.ended) return;
+  if (onlyIfCaught && !catches(pid, signal)) return;
+  send(pid, signal);
+}
+
+function link(path) {
+  try {
+    return readlinkSync(path);
+  } catch {
+    // Ended, or not ours to look at: not a process of the group.
+    return undefined;
+  }
+}
+
+function environmentOf(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, 'latin1');
+  } catch {
+    return '';
+  }
+}
+
+/** Processes that a container left: by mount namespace in a sandbox, by the marker in their environment in path mode. */
+function leftovers(id, group) {
+  let names;
+  try {
+    names = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && name !== '1' && Number(name) !== process.pid);
+  } catch {
+    return [];
+  }
+  const marker = `WINDLASS_CONTAINER_ID=${id}\0`;
+  const owned = paths
+    ? (pid) => environmentOf(pid).includes(marker)
+    : (pid) => group.namespaces.has(link(`/proc/${pid}/ns/mnt`));
+  return names.filter(owned).map(Number);
+}
+
+/** Kills what is left of a container; its next start must find ports and files free. */
+function killGroup(id, then, rounds = 40) {
+  const group = groups.get(id);
+  const left = group === undefined ? [] : leftovers(id, group);
+  for (const run of group?.runs ?? []) if (!run.ended && run.child.pid !== undefined) send(-run.child.pid, 'SIGKILL');
+  for (const pid of left) send(pid, 'SIGKILL');
+  if (left.length === 0 || rounds === 0) {
+    groups.delete(id);
+    then();
+  } else setTimeout(() => killGroup(id, then, rounds - 1), 5);
+}
+
+/** bwrap names its child on fd 3; the child is started once it is no longer bwrap itself. */
+function watchStart(run, started) {
+  let text = '';
+  run.child.stdio[3].on('data', (chunk) => {
+    text += chunk;
+    const found = /"child-pid":\s*(\d+)/.exec(text);
+    if (found === null || run.innerPid !== undefined) return;
+    run.innerPid = Number(found[1]);
+    const poll = () => {
+      if (run.ended) return;
+      const exe = link(`/proc/${run.innerPid}/exe`);
+      if (exe !== undefined && !exe.endsWith('/bwrap')) {
+        run.group.namespaces.add(link(`/proc/${run.innerPid}/ns/mnt`));
+        started();
+      } else setTimeout(poll, 1);
+    };
+    poll();
+  });
+}
+
+function run(socket, request, rest) {
+  const group = groups.get(request.group) ?? { namespaces: new Set(), runs: new Set() };
+  groups.set(request.group, group);
+  const stdio = ['pipe', 'pipe', 'pipe', request.sandboxed ? 'pipe' : 'ignore'];
+  const [file, ...args] = request.argv;
+  const child = spawn(file, args, { env: request.env, cwd: request.cwd, stdio, detached: true });
+  const state = { child, group, ended: false, started: false, innerPid: undefined, trouble: '' };
+  group.runs.add(state);
+  if (request.main && first === undefined) first = state;
+  const write = (type, payload) => {
+    if (!socket.destroyed && !socket.write(frame(type, payload))) {
+      child.stdout.pause();
+      child.stderr.pause();
+    }
+  };
+  socket.on('drain', () => {
+    child.stdout.resume();
+    child.stderr.resume();
+  });
+  const started = () => {
+    state.started = true;
+    write(toClient.started, { pid: state.innerPid ?? child.pid });
+  };
+  if (request.sandboxed) watchStart(state, started);
+  else child.on('spawn', started);
+  // Until the program runs, what comes on stderr is bwrap's own complaint: the reason of a failed start.
+  child.stderr.on('data', (chunk) => {
+    if (state.started || !request.sandboxed) return write(toClient.stderr, chunk);
+    state.trouble += chunk;
+  });
+  child.stdout.on('data', (chunk) => write(toClient.stdout, chunk));
+  if (!request.stdin) child.stdin.end();
+  child.stdin.on('error', () => child.stdin.destroy());
+  ends(socket, state, request, write);
+  frames(socket, rest, (type, payload) => {
+    if (type === fromClient.stdin) {
+      if (!child.stdin.write(payload)) socket.pause();
+    } else if (type === fromClient.stdinEnd) child.stdin.end();
+    else if (type === fromClient.signal) signalRun(state, JSON.parse(payload));
+    else if (type === fromClient.resize) resize(state, JSON.parse(payload));
+  });
+  child.stdin.on('drain', () => socket.resume());
+}
+
+function ends(socket, state, request, write) {
+  const { child } = state;
+  let reported = false;
+  const report = (value) => {
+    if (reported) return;
+    reported = true;
+    state.group.runs.delete(state);
+    if (first === state) first = undefined;
+    if (!state.started && state.trouble !== '' && value.error === undefined && !/execvp|^bwrap: /.test(state.trouble)) {
+      // A program so short that it ended before we saw it run: what it wrote is its own.
+      write(toClient.stderr, Buffer.from(state.trouble));
+      state.started = true;
+    }
+    const failed = !state.started && state.trouble !== '' ? { error: state.trouble.trim() } : {};
+    if (!state.started && failed.error === undefined && value.error === undefined) write(toClient.started, { pid: 0 });
+    socket.end(frame(toClient.exit, { ...value, ...failed }));
+  };
+  child.on('error', (error) => {
+    state.ended = true;
+    report({ exitCode: 128, error: `${error.code ?? error.message}` });
+  });
+  child.on('exit', (code, signal) => {
+    state.ended = true;
+    const value = { exitCode: code ?? 128 + constants.signals[signal] };
+    const closed = new Promise((resolve) => child.once('close', resolve));
+    if (request.main) killGroup(request.group, () => closed.then(() => report(value)));
+    else {
+      // A background child may hold an exec's output open for ever: its own output is delivered, then the end.
+      let quiet;
+      const again = () => {
+        clearTimeout(quiet);
+        quiet = setTimeout(() => report(value), 300);
+      };
+      child.stdout.on('data', again);
+      child.stderr.on('data', again);
+      again();
+      closed.then(() => {
+        clearTimeout(quiet);
+        report(value);
+      });
+    }
+  });
+  socket.on('close', () => {
+    if (!state.ended && child.pid !== undefined) send(-child.pid, 'SIGKILL');
+    if (!state.ended && state.innerPid !== undefined) send(state.innerPid, 'SIGKILL');
+  });
+}
+
+/** The terminal of a tty run is the one of its `script` child; stty on it is what a terminal window's resize is. */
+function resize(state, { columns, rows }) {
+  const pid = state.innerPid ?? state.child.pid;
+  if (pid === undefined || state.ended) return;
+  for (const name of [pid, ...childrenOf(pid)]) {
+    const terminal = link(`/proc/${name}/fd/0`);
+    if (terminal === undefined || !terminal.startsWith('/dev/pts/')) continue;
+    spawn('stty', ['-F', `/proc/${name}/root${terminal}`, 'cols', String(columns), 'rows', String(rows)], { stdio: 'ignore' }).on(
+      'error',
+      () => {},
+    );
+    return;
+  }
+}
+
+function childrenOf(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean);
+  } catch {
+    return [];
+  }
+}
+
+function frames(socket, rest, onFrame) {
+  let buffer = rest;
+  const take = () => {
+    while (buffer.length >= 5) {
+      const end = 5 + buffer.readUInt32BE(1);
+      if (buffer.length < end) break;
+      onFrame(buffer[0], buffer.subarray(5, end));
+      buffer = buffer.subarray(end);
+    }
+  };
+  socket.on('data', (chunk) => {
+    buffer = buffer.length === 0 ? chunk : Buffer.concat([buffer, chunk]);
+    take();
+  });
+  take();
+}
+
+/** Answers a line {ok} or {error}, then the connection is the bytes of the port. */
+function dial(socket, { hosts, port }, rest) {
+  const errors = [];
+  const attempt = ([host, ...others]) => {
+    const upstream = connect({ host, port, allowHalfOpen: true });
+    const refused = (error) => {
+      errors.push(`${host}: ${error.code}`);
+      if (others.length > 0) attempt(others);
+      else socket.end(`${JSON.stringify({ error: errors.join(', ') })}\n`);
+    };
+    upstream.once('error', refused);
+    upstream.once('connect', () => {
+      upstream.off('error', refused);
+      upstream.on('error', () => socket.destroy());
+      socket.on('error', () => upstream.destroy());
+      socket.on('close', () => upstream.destroy());
+      upstream.on('close', () => socket.destroySoon());
+      socket.write(`${JSON.stringify({ ok: true })}\n`);
+      if (rest.length > 0) upstream.write(rest);
+      socket.pipe(upstream);
+      upstream.pipe(socket);
+    });
+  };
+  attempt(hosts);
+}
+
+/** Small questions about files that only this mount namespace sees (memory volumes). */
+function files(socket, { mkdir, stat }) {
+  try {
+    for (const path of mkdir ?? []) mkdirSync(path, { recursive: true, mode: 0o777 });
+    const found = stat === undefined ? undefined : statSync(stat, { throwIfNoEntry: false });
+    const kind = found && { file: found.isFile(), directory: found.isDirectory(), size: found.size };
+    socket.end(`${JSON.stringify({ ok: true, kind })}\n`);
+  } catch (error) {
+    socket.end(`${JSON.stringify({ error: error.message })}\n`);
+  }
+}
+
+const operations = { run, dial, files };
+
+const server = createServer({ allowHalfOpen: true }, (socket) => {
+  socket.on('error', () => socket.destroy());
+  let buffer = Buffer.alloc(0);
+  const onData = (chunk) => {
+    buffer = Buffer.concat([buffer, chunk]);
+    const end = buffer.indexOf(10);
+    if (end < 0) return;
+    socket.off('data', onData);
+    const request = JSON.parse(buffer.subarray(0, end).toString());
+    operations[request.op](socket, request, buffer.subarray(end + 1));
+  };
+  socket.on('data', onData);
+});
+
+/** The kubelet holds our stdin: its end is the end of everything here, however the kubelet died. */
+process.stdin.on('end', () => {
+  for (const [id, group] of groups) {
+    for (const state of group.runs) if (state.child.pid !== undefined) send(-state.child.pid, 'SIGKILL');
+    for (const pid of leftovers(id, group)) send(pid, 'SIGKILL');
+  }
+  process.exit(0);
+});
+process.stdin.resume();
+
+for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1', 'SIGUSR2']) {
+  // In path mode a signal to us comes from a terminal, not from inside a Pod: the kubelet's end is what counts.
+  process.on(signal, () => {
+    if (!paths && first !== undefined) signalRun(first, { signal, onlyIfCaught: true });
+  });
+}
+
+server.listen(socketPath, () => process.stdout.write('ready\n'));

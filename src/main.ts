@@ -1,0 +1,209 @@
+import { hostname } from 'node:os';
+import { randomBytes } from 'node:crypto';
+import { createAgentClient, type AgentClient } from './agent/client.ts';
+import { agentPort } from './agent/protocol.ts';
+import { monotonicMs, sleep, within } from './clock.ts';
+import type { LoadedConfig } from './config/load.ts';
+import { type Consumer, startConsumer } from './consumers/consumer.ts';
+import { startHealthServer } from './consumers/health.ts';
+import { startUpkeep } from './consumers/upkeep.ts';
+import { startWakeups } from './consumers/wakeups.ts';
+import { type Issue, refuse, WindlassError } from './errors.ts';
+import { connected, createRedis } from './inventory/connection.ts';
+import { createInventory } from './inventory/inventory.ts';
+import { inventoryTag } from './inventory/keys.ts';
+import type { Inventory } from './inventory/port.ts';
+import { checkRedis } from './inventory/redis-facts.ts';
+import { checkCanaries, createKeyring, createSealer, type Keyring } from './inventory/secrets.ts';
+import { createShelf, type Shelf } from './inventory/shelf.ts';
+import type { InstanceRecord } from './inventory/types.ts';
+import type { SweepReport } from './jobs/context.ts';
+import { createRecipes } from './jobs/recipes.ts';
+import { reportName } from './jobs/sweep.ts';
+import { checkClusterConfig, createClusters } from './kubernetes/clusters.ts';
+import type { Clusters } from './kubernetes/port.ts';
+import { createLogger, type Logger } from './log.ts';
+import { offerOf } from './producers/offer.ts';
+import { createProducer, type Producer } from './producers/producer.ts';
+import { closeQueues, openQueues, type QueueName, type Queues } from './producers/queue.ts';
+
+/** What a caller verb needs: Redis, no Kubernetes. */
+export interface Caller {
+  readonly loaded: LoadedConfig;
+  readonly inventory: Inventory;
+  readonly producer: Producer;
+  close(): Promise<void>;
+}
+
+/** A caller that may also look into the clusters and talk to agents. */
+export interface Operator extends Caller {
+  readonly clusters: Clusters;
+  readonly keyring: Keyring;
+  connectAgent(instanceId: string, options?: { localPort?: number; signal?: AbortSignal }): Promise<AgentAccess>;
+}
+
+export interface AgentAccess {
+  readonly client: AgentClient;
+  readonly url: string;
+  readonly token: string;
+  readonly record: InstanceRecord;
+  close(): Promise<void>;
+}
+
+export interface WorkerHandle {
+  /** Of health and metrics, when asked for. */
+  readonly port: number | undefined;
+  /** Drains: no new jobs, running ones handed back at their checkpoint. */
+  close(): Promise<void>;
+}
+
+interface Base extends Caller {
+  readonly shelf: Shelf;
+  readonly queues: Queues;
+  readonly log: Logger;
+  readonly holder: string;
+}
+
+/** Seconds that a closing process may wait for a Redis that does not answer. */
+const closeMs = 2000;
+
+export const openCaller = (loaded: LoadedConfig): Promise<Caller> => openBase(loaded);
+
+async function openBase(loaded: LoadedConfig): Promise<Base> {
+  const { config, env, dir } = loaded;
+  const { installation } = config;
+  const log = createLogger(config.log.level);
+  const holder = `${hostname().replace(/[^A-Za-z0-9._-]/g, '-')}-${process.pid}-${randomBytes(4).toString('hex')}`;
+  const redis = await connected(createRedis(config.redis, env, dir, 'commands'));
+  const shelf = createShelf(redis, inventoryTag(config.redis.prefix, installation));
+  const inventory = await createInventory({ redis: config.redis, installation, retention: config.retention, env, dir, holder, log });
+  const queues = openQueues(redis, config.redis.prefix, installation);
+  const hashKey = Buffer.from(await shelf.putIfAbsent('request-hash-key', randomBytes(32).toString('hex')), 'hex');
+  const sealer = createSealer(config.secrets.sealing[0], installation);
+  const waitForReports = (jobId: string, timeoutMs: number) => reportsOf(shelf, jobId, timeoutMs);
+  const producer = createProducer({ inventory, shelf, queues, sealer, hashKey, fallbackOffer: offerOf(config), waitForReports });
+  return {
+    loaded,
+    inventory,
+    producer,
+    shelf,
+    queues,
+    log,
+    holder,
+    async close() {
+      await within(Promise.all([closeQueues(queues), inventory.close()]), closeMs);
+      redis.disconnect();
+    },
+  };
+}
+
+async function reportsOf(shelf: Shelf, jobId: string, timeoutMs: number): Promise<SweepReport[]> {
+  const until = monotonicMs() + timeoutMs;
+  for (;;) {
+    const reports = await shelf.get<SweepReport[]>(reportName(jobId));
+    if (reports !== undefined) return reports;
+    if (monotonicMs() > until) throw new WindlassError('wait_timeout', 'The sweep has not reported yet; it goes on.');
+    await sleep(200);
+  }
+}
+
+export async function openOperator(loaded: LoadedConfig): Promise<Operator> {
+  const base = await openBase(loaded);
+  const { config, env, dir } = loaded;
+  const keyring = createKeyring(config.secrets, env, config.installation);
+  const clusters = createClusters(config.clusters, { installation: config.installation, dir, log: base.log });
+  return {
+    ...base,
+    clusters,
+    keyring,
+    connectAgent: (instanceId, options = {}) => connectAgent({ ...base, clusters, keyring }, instanceId, options),
+    async close() {
+      await clusters.close();
+      await base.close();
+    },
+  };
+}
+
+type AgentParts = Pick<Operator, 'inventory' | 'clusters' | 'keyring'>;
+
+async function connectAgent(parts: AgentParts, instanceId: string, options: { localPort?: number; signal?: AbortSignal }): Promise<AgentAccess> {
+  const record = await findRecord(parts.inventory, instanceId);
+  const token = (await parts.inventory.secrets(record.hash)).agentToken;
+  if (record.state !== 'ready' || record.pod === null || token === undefined) {
+    throw new WindlassError('handshake_failed', `The instance "${instanceId}" has no agent to talk to: it is ${record.state}.`, {
+      hint: '`windlass get` shows its state, `windlass explain` why.',
+    });
+  }
+  const opened = await parts.keyring.decrypt(token, record.hash);
+  const forward = await parts.clusters.get(record.cluster).forward(record.pod.name, agentPort, options);
+  const client = createAgentClient({ host: '127.0.0.1', port: forward.port, token: opened, instanceId });
+  return { client, url: `http://127.0.0.1:${forward.port}`, token: opened, record, close: () => forward.close() };
+}
+
+async function findRecord(inventory: Inventory, instanceId: string): Promise<InstanceRecord> {
+  const record = await inventory.read(instanceId);
+  if (record !== undefined) return record;
+  if ((await inventory.tombstone(instanceId)) !== undefined) throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down.`);
+  throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
+}
+
+export interface WorkerOptions {
+  readonly queues: readonly QueueName[];
+  readonly concurrency?: number;
+  /** Health and metrics on this port (0 = free); none when undefined. */
+  readonly port?: number;
+}
+
+/** Starts consumers; everything that can be wrong with the configuration, Redis or the keys is found before the first job. */
+export async function startWorker(loaded: LoadedConfig, options: WorkerOptions): Promise<WorkerHandle> {
+  const { config, env, dir } = loaded;
+  await assertClusters(loaded);
+  const recipes = createRecipes(config, loaded.templates);
+  const keyring = createKeyring(config.secrets, env, config.installation);
+  const base = await openBase(loaded);
+  const { inventory, shelf, queues, log } = base;
+  const redis = createRedis(config.redis, env, dir, 'bullmq');
+  const clusters = createClusters(config.clusters, { installation: config.installation, dir, log });
+  try {
+    await checkRedis(await connected(redis));
+    await checkCanaries(keyring, shelf);
+  } catch (error) {
+    await within(Promise.all([clusters.close(), base.close()]), closeMs);
+    redis.disconnect();
+    throw error;
+  }
+  const upkeep = startUpkeep({ config, clusters, shelf, queues, log, schedules: options.queues.includes('sweep') });
+  await upkeep.first;
+  const wakeups = await startWakeups({ inventory, clusters, queues, log });
+  const context = { config, inventory, shelf, clusters, keyring, recipes, log };
+  const consumers = options.queues.map((queue): Consumer =>
+    startConsumer({
+      queue,
+      connection: redis,
+      prefix: config.redis.prefix,
+      installation: config.installation,
+      concurrency: queue === 'sweep' ? 1 : (options.concurrency ?? config.worker.concurrency),
+      name: base.holder,
+      context,
+    }),
+  );
+  const health = options.port === undefined ? undefined : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers });
+  log.info({ queues: options.queues, worker: base.holder, port: health?.port }, 'worker started');
+  return {
+    port: health?.port,
+    async close() {
+      const graceMs = config.worker.drainSeconds * 1000;
+      await Promise.all(consumers.map((consumer) => consumer.drain(graceMs)));
+      await within(Promise.all([upkeep.stop(), wakeups.stop(), health?.close()]), closeMs);
+      await within(Promise.all([clusters.close(), base.close()]), 2 * closeMs);
+      redis.disconnect();
+      log.info({ worker: base.holder }, 'worker stopped');
+    },
+  };
+}
+
+async function assertClusters(loaded: LoadedConfig): Promise<void> {
+  const issues: Issue[] = [];
+  for (const [name, cluster] of Object.entries(loaded.config.clusters)) issues.push(...(await checkClusterConfig(name, cluster, loaded.dir)));
+  refuse('config_invalid', 'The configuration is not valid', issues);
+}

@@ -1,0 +1,64 @@
+import type { Config } from '../config/schema.ts';
+import type { Shelf } from '../inventory/shelf.ts';
+import { canonicalJson, sha256 } from '../names.ts';
+
+/**
+ * What workers publish to producers: names, grants, limits, hashes; no template, image or env (design §1). Producers
+ * validate against it, so that a request is judged by what a worker will accept.
+ */
+export interface Offer {
+  readonly hash: string;
+  readonly profiles: Readonly<Record<string, OfferedProfile>>;
+  readonly apps: Readonly<Record<string, OfferedApp>>;
+  readonly clusters: Readonly<Record<string, { readonly owners: readonly string[]; readonly acceptLaunches: boolean }>>;
+  readonly limits: Config['limits'];
+  readonly metadataAllow: readonly string[];
+  readonly failedSeconds: number;
+}
+
+export interface OfferedProfile {
+  readonly owners: readonly string[];
+  readonly workspaceMode: string;
+  readonly secretRefs: readonly { readonly secret: string; readonly keys: readonly string[]; readonly owners: readonly string[] }[];
+  readonly totalSeconds: number;
+  readonly lifetime: Config['profiles'][string]['lifetime'];
+  readonly delivery: string;
+}
+
+export interface OfferedApp {
+  readonly owners: readonly string[];
+  readonly title: string;
+  readonly allow: readonly string[];
+  readonly allowEnv: readonly string[];
+}
+
+export function offerOf(config: Config): Offer {
+  const content = {
+    profiles: mapValues(config.profiles, (profile): OfferedProfile => ({
+      owners: profile.owners,
+      workspaceMode: profile.workspace.mode,
+      secretRefs: profile.secretRefs,
+      totalSeconds: profile.budgets.total,
+      lifetime: profile.lifetime,
+      delivery: profile.agent.delivery,
+    })),
+    apps: mapValues(config.apps, (app, name): OfferedApp => ({ owners: app.owners, title: app.title ?? name, allow: app.allow, allowEnv: app.allowEnv })),
+    clusters: mapValues(config.clusters, ({ owners, acceptLaunches }) => ({ owners, acceptLaunches })),
+    limits: config.limits,
+    metadataAllow: config.metadataPolicy.allow,
+    failedSeconds: config.retention.failedSeconds,
+  };
+  return { hash: sha256(canonicalJson(content)), ...content };
+}
+
+const mapValues = <T, U>(object: Readonly<Record<string, T>>, change: (value: T, key: string) => U): Record<string, U> =>
+  Object.fromEntries(Object.entries(object).map(([key, value]) => [key, change(value, key)]));
+
+const shelfName = 'offer';
+
+export const publishOffer = (shelf: Shelf, offer: Offer): Promise<void> => shelf.put(shelfName, offer);
+
+export const readOffer = (shelf: Shelf): Promise<Offer | undefined> => shelf.get<Offer>(shelfName);
+
+/** True when a grant list names this owner or everybody. */
+export const granted = (owners: readonly string[], owner: string): boolean => owners.includes('*') || owners.includes(owner);

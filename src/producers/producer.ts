@@ -1,0 +1,133 @@
+import { randomBytes } from 'node:crypto';
+import type { Queue } from 'bullmq';
+import { WindlassError } from '../errors.ts';
+import type { Inventory, PendingJob } from '../inventory/port.ts';
+import type { Sealer } from '../inventory/secrets.ts';
+import type { Shelf } from '../inventory/shelf.ts';
+import { idSchema } from '../jobs/ids.ts';
+import { launchAttempts, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
+import type { SweepReport } from '../jobs/context.ts';
+import { parsePayload } from '../jobs/parse.ts';
+import { canonicalJson, sha256 } from '../names.ts';
+import { type Offer, readOffer } from './offer.ts';
+import { addJob, type QueueName, type Queues } from './queue.ts';
+import { acceptLaunch } from './validate.ts';
+
+export interface Accepted {
+  readonly instanceId: string;
+  readonly generation: number;
+  readonly jobId: string;
+  readonly state: string;
+  readonly deduplicated: boolean;
+}
+
+/** Who asks. `owner` is used where the payload names none; `secretEnv` is sealed here and never leaves in the clear. */
+export interface Caller {
+  readonly owner?: string;
+  readonly secretEnv?: Readonly<Record<string, string>>;
+  /** An operator may name any owner's instance. */
+  readonly anyOwner?: boolean;
+}
+
+export interface Producer {
+  launch(payload: unknown, by?: Caller): Promise<Accepted>;
+  teardown(payload: unknown, by?: Caller): Promise<Accepted>;
+  sweep(payload: unknown): Promise<{ jobId: string }>;
+  /** Resolves with the reports of that sweep; `wait_timeout` when they are not there in time. */
+  sweepReports(jobId: string, timeoutMs: number): Promise<{ reports: SweepReport[] }>;
+  offer(): Promise<Offer>;
+  readonly queues: Readonly<Record<QueueName, Queue>>;
+}
+
+export interface ProducerOptions {
+  readonly inventory: Inventory;
+  readonly shelf: Shelf;
+  readonly queues: Queues;
+  readonly sealer: Sealer;
+  /** Keys the request hash, so that whoever reads Redis cannot guess a request from it. */
+  readonly hashKey: Uint8Array;
+  /** What to validate against while no worker has published yet (a command line that has the configuration). */
+  readonly fallbackOffer: Offer | undefined;
+  readonly waitForReports: (jobId: string, timeoutMs: number) => Promise<SweepReport[]>;
+}
+
+export function createProducer(options: ProducerOptions): Producer {
+  const { inventory, shelf, queues } = options;
+  const offer = async () => {
+    const found = (await readOffer(shelf)) ?? options.fallbackOffer;
+    if (found === undefined) throw new WindlassError('profile_unknown', 'No worker has published what it offers yet.', { hint: 'Start a worker first.' });
+    return found;
+  };
+  const send = async (job: PendingJob) => {
+    await addJob(queues, job);
+    await inventory.clearPending(job.jobId);
+  };
+  return {
+    queues,
+    offer,
+    launch: (payload, by = {}) => launch(options, payload, by, offer, send),
+    teardown: (payload, by = {}) => teardown(options, payload, by, send),
+    async sweep(payload) {
+      const request = parsePayload(sweepSchema, payload, 'sweep');
+      const jobId = `sweep-${randomBytes(8).toString('hex')}`;
+      await addJob(queues, { queue: 'sweep', jobId, name: 'sweep', data: request, priority: 1 });
+      return { jobId };
+    },
+    sweepReports: async (jobId, timeoutMs) => ({ reports: await options.waitForReports(jobId, timeoutMs) }),
+  };
+}
+
+type Send = (job: PendingJob) => Promise<void>;
+
+async function launch(options: ProducerOptions, payload: unknown, by: Caller, offer: () => Promise<Offer>, send: Send): Promise<Accepted> {
+  const accepted = acceptLaunch(withSecrets(payload, by), await offer(), by);
+  const instanceId = accepted.payload.instanceId ?? randomBytes(16).toString('hex');
+  const { secretEnv, sealedEnv, ...rest } = { ...accepted.payload, instanceId, owner: accepted.owner, cluster: accepted.cluster };
+  const sealed = sealedEnv ?? (secretEnv && Object.keys(secretEnv).length > 0 ? await options.sealer.seal(secretEnv, { owner: accepted.owner, instanceId }) : '');
+  const answer = await options.inventory.intendLaunch({
+    instanceId,
+    owner: accepted.owner,
+    payload: rest,
+    requestHash: requestHash(options.hashKey, rest, Object.keys(secretEnv ?? {})),
+    cluster: accepted.cluster,
+    profile: rest.profile ?? '',
+    app: rest.app ?? '',
+    sealedEnv: sealed,
+    deadlineSeconds: accepted.deadlineSeconds,
+    attempts: launchAttempts,
+    lifetime: accepted.lifetime,
+    limits: accepted.limits,
+  });
+  if (answer.kind === 'conflict') throw new WindlassError('instance_conflict', `The instance "${instanceId}" is live with other content.`);
+  if (answer.kind === 'taken') throw new WindlassError('instance_id_taken', `The id "${instanceId}" belongs to another owner.`);
+  await send(answer.job);
+  return { instanceId, generation: answer.generation, jobId: answer.job.jobId, state: answer.state, deduplicated: answer.kind === 'deduplicated' };
+}
+
+/** Secrets given beside the payload (`--secret-env`) count as if they were in it. */
+function withSecrets(payload: unknown, by: Caller): unknown {
+  if (by.secretEnv === undefined || payload === null || typeof payload !== 'object') return payload;
+  const given = (payload as { secretEnv?: Record<string, string> }).secretEnv;
+  return { ...payload, secretEnv: { ...given, ...by.secretEnv } };
+}
+
+/** Covers the names of secrets, never their values (contract §4). */
+function requestHash(key: Uint8Array, payload: object, secretNames: readonly string[]): string {
+  return sha256(`${Buffer.from(key).toString('hex')}\n${canonicalJson({ payload, secretNames: [...secretNames].sort() })}`);
+}
+
+async function teardown(options: ProducerOptions, payload: unknown, by: Caller, send: Send): Promise<Accepted> {
+  const request = parsePayload(teardownSchema, payload, 'teardown');
+  const { instanceId } = request;
+  const owner = by.anyOwner === true ? undefined : by.owner;
+  const answer = await options.inventory.intendRemoval({
+    instanceId: idSchema.parse(instanceId),
+    intent: request.keepWorkspace ? 'suspended' : 'absent',
+    payload: request,
+    ...(owner === undefined ? {} : { owner }),
+  });
+  if (answer.kind === 'missing') throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
+  if (answer.kind === 'gone') throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down already.`);
+  await send(answer.job);
+  return { instanceId, generation: answer.generation, jobId: answer.job.jobId, state: answer.state, deduplicated: answer.kind === 'deduplicated' };
+}

@@ -1,0 +1,37 @@
+import { type ConnectionOptions, Queue } from 'bullmq';
+import type { PendingJob } from '../inventory/port.ts';
+import { effect } from '../effects.ts';
+
+export const queueNames = ['launch', 'teardown', 'sweep'] as const;
+export type QueueName = (typeof queueNames)[number];
+export type Queues = Readonly<Record<QueueName, Queue>>;
+
+/** BullMQ's prefix of a queue: one hash tag each, so that Redis Cluster keeps all keys of a queue in one slot. */
+export const queuePrefix = (prefix: string, installation: string, name: QueueName): string => `{${prefix}:${installation}:${name}}`;
+
+/** What stays visible of finished jobs: enough to look at, bounded by count and age (C73). */
+const retained = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 604_800 } };
+
+export function openQueues(connection: ConnectionOptions, prefix: string, installation: string): Queues {
+  const open = (name: QueueName) =>
+    new Queue(name, {
+      connection,
+      prefix: queuePrefix(prefix, installation, name),
+      skipWaitingForReady: true,
+      defaultJobOptions: { ...retained, attempts: 1_000_000, backoff: { type: 'windlass' }, stackTraceLimit: 3, keepLogs: 200, sizeLimit: 262_144 },
+    });
+  const queues = { launch: open('launch'), teardown: open('teardown'), sweep: open('sweep') };
+  for (const queue of Object.values(queues)) queue.on('error', () => undefined);
+  return queues;
+}
+
+/** Adds a job under its id; a no-op when the id is there already, so that it can be repeated after any crash. */
+export async function addJob(queues: Queues, job: PendingJob): Promise<void> {
+  await effect('queue.add', job.jobId, async () => {
+    await queues[job.queue].add(job.name, job.data, { jobId: job.jobId, priority: job.priority });
+  });
+}
+
+export async function closeQueues(queues: Queues): Promise<void> {
+  await Promise.all(Object.values(queues).map((queue) => queue.close()));
+}

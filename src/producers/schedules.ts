@@ -1,0 +1,25 @@
+import type { Config } from '../config/schema.ts';
+import { builtSweeps, payloadVersion } from '../jobs/catalog.ts';
+import { effect } from '../effects.ts';
+import type { Queues } from './queue.ts';
+
+const schedulerId = (kind: string) => `sweep-${kind}`;
+/** Seconds between sweeps of a kind whose configuration names neither `every` nor `cron`. */
+const defaultEverySeconds = 60;
+
+/**
+ * One job scheduler per kind of sweep, the same however many workers start however often (C75); those of kinds that are
+ * gone are removed. Called at start and again every period, since FLUSHALL takes the schedulers with it.
+ */
+export async function upsertSchedules(queues: Queues, config: Config): Promise<void> {
+  for (const kind of builtSweeps) {
+    const settings = config.sweeps[kind];
+    const repeat = settings.cron === undefined ? { every: (settings.every ?? defaultEverySeconds) * 1000 } : { pattern: settings.cron, tz: settings.tz };
+    const template = { name: 'sweep', data: { version: payloadVersion, kinds: [kind] } };
+    await effect('queue.schedule', kind, () => queues.sweep.upsertJobScheduler(schedulerId(kind), repeat, template));
+  }
+  const known = new Set<string>(builtSweeps.map(schedulerId));
+  for (const scheduler of await queues.sweep.getJobSchedulers()) {
+    if (!known.has(scheduler.key)) await queues.sweep.removeJobScheduler(scheduler.key);
+  }
+}
