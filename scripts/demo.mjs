@@ -17,15 +17,13 @@ const command = 'echo "$GREETING"; echo "user $(id -u) in $(pwd), node $(node --
  * The whole product once: Redis, the embedded cluster and a worker on free ports; one instance from examples/ launched,
  * used and torn down; the proof that nothing is left. Resolves with the exit code.
  */
-export async function demo(args) {
-  const unknown = args.filter((arg) => arg !== '--keep' && arg !== '--json');
-  if (unknown.length > 0) throw new Failure(`The demo knows --keep, --json and --no-install, not ${unknown.join(' ')}.`, 2);
-  const printer = createPrinter({ json: args.includes('--json'), since: performance.now() });
+export async function demo({ keep, json }) {
+  const printer = createPrinter({ json, since: performance.now() });
   const stopped = watchForStop();
   const services = await openServices();
   const world = { services, printer, leftovers: [], started: [] };
   try {
-    await Promise.race([stopped.promise, tour(world, stopped, args.includes('--keep'))]);
+    await Promise.race([stopped.promise, tour(world, stopped, keep)]);
   } catch (error) {
     if (!(error instanceof Stopped)) await explain(services);
     await end(world);

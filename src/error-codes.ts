@@ -238,6 +238,8 @@ export const codeTable = {
     /toomanyrequests/i,
     /rate limit/i,
     /pull QPS exceeded/i,
+    /unexpected status[^:]*: 5\d\d/i,
+    /(500 Internal Server Error|502 Bad Gateway|503 Service Unavailable|504 Gateway Time-?out)/i,
   ]),
   webhook_unavailable: retryable('An admission webhook of the cluster does not answer.', 'The evidence names the webhook.', [
     /failed calling webhook/i,

@@ -34,9 +34,11 @@ async function check(_args, install) {
 }
 
 async function demo(args, install) {
+  const unknown = args.filter((arg) => arg !== '--keep' && arg !== '--json');
+  if (unknown.length > 0) throw new Failure(`The demo knows --keep, --json and --no-install, not ${unknown.join(' ')}.`, 2);
   await setup({ install, tools: everything });
   await (await import('../build.mjs')).build();
-  return (await import('../demo.mjs')).demo(args);
+  return (await import('../demo.mjs')).demo({ keep: args.includes('--keep'), json: args.includes('--json') });
 }
 
 async function test(args, install) {

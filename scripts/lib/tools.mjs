@@ -68,7 +68,7 @@ until apt-get update -qq; do
   [ "$tries" -ge 30 ] && break
   if command -v fuser >/dev/null 2>&1 && fuser /var/lib/apt/lists/lock >/dev/null 2>&1; then sleep 5; else break; fi
 done
-apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
+apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
 code=$?
 if [ "$had_redis" = no ] && [ -e /etc/init.d/redis-server ]; then
   update-rc.d redis-server disable

@@ -5,17 +5,19 @@ import { asWindlassError, type Issue, WindlassError } from '../errors.ts';
  * What the configuration's own text cannot show: kubeconfigs and Pod templates. Only for verbs that use the cluster or
  * that were asked to check, since it opens files that callers need not be able to read.
  */
-export async function deepIssues(loaded: LoadedConfig): Promise<Issue[]> {
+async function deepIssues(loaded: LoadedConfig): Promise<Issue[]> {
   return [...(await clusterIssues(loaded)), ...(await recipeIssues(loaded))];
 }
 
 async function clusterIssues(loaded: LoadedConfig): Promise<Issue[]> {
-  const { checkClusterConfig } = await import('../kubernetes/check-config.ts');
-  const found = await Promise.all(Object.entries(loaded.config.clusters).map(([name, config]) => checkClusterConfig(name, config, loaded.dir)));
+  const { checkClusterConfig } = await import('../kubernetes/clusters.ts');
+  const found = await Promise.all(
+    Object.entries(loaded.config.clusters).map(([name, config]) => checkClusterConfig(name, config, loaded.dir)),
+  );
   return found.flat();
 }
 
-async function recipeIssues(loaded: LoadedConfig): Promise<Issue[]> {
+export async function recipeIssues(loaded: LoadedConfig): Promise<Issue[]> {
   const { createRecipes } = await import('../jobs/recipes.ts');
   try {
     createRecipes(loaded.config, loaded.templates);

@@ -10,16 +10,25 @@ export function config(program: Command): void {
     await loadTokens(loaded);
     const { clusters, profiles, apps } = loaded.config;
     await context.out.show({
-      document: { file: loaded.file, valid: true, clusters: Object.keys(clusters), profiles: Object.keys(profiles), apps: Object.keys(apps) },
+      document: {
+        file: loaded.file,
+        valid: true,
+        clusters: Object.keys(clusters),
+        profiles: Object.keys(profiles),
+        apps: Object.keys(apps),
+      },
       text: () => `${loaded.file} is valid.`,
     });
   });
-  verb(group.command('show').description('the configuration in force, with defaults and overrides, without secrets'), async (context) => {
-    const loaded = await context.load();
-    const shown = { file: loaded.file, config: withoutSecrets(loaded.config) };
-    const { stringify } = await import('yaml');
-    await context.out.show({ document: shown, text: () => `# ${shown.file}\n${stringify(shown.config).trimEnd()}` });
-  });
+  verb(
+    group.command('show').description('the configuration in force, with defaults and overrides, without secrets'),
+    async (context) => {
+      const loaded = await context.load();
+      const shown = { file: loaded.file, config: withoutSecrets(loaded.config) };
+      const { stringify } = await import('yaml');
+      await context.out.show({ document: shown, text: () => `# ${shown.file}\n${stringify(shown.config).trimEnd()}` });
+    },
+  );
 }
 
 /** Passwords in URLs and token hashes are left out; keys are only named by the configuration anyway. */

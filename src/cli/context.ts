@@ -31,10 +31,13 @@ export class InstanceFailed extends Error {
   }
 }
 
-type Run = (context: Context, options: Record<string, never>, args: readonly string[]) => Promise<number | undefined | void>;
+type Run = (context: Context, options: Record<string, never>, args: readonly string[]) => Promise<number | undefined>;
 
 /** Gives a command its action. The number that `run` answers is the exit code; a throw becomes one in main.ts. */
-export function verb<O>(command: Command, run: (context: Context, options: O, args: readonly string[]) => Promise<number | undefined | void>): Command {
+export function verb<O>(
+  command: Command,
+  run: (context: Context, options: O, args: readonly string[]) => Promise<number | undefined>,
+): Command {
   return command.action(async () => {
     const context = createContext(command.optsWithGlobals<GlobalOptions>());
     process.exitCode = (await (run as Run)(context, command.opts(), command.args)) ?? 0;
@@ -72,7 +75,10 @@ async function closing<R extends { close(): Promise<void> }, T>(resource: R, use
 
 /** Wrong usage that commander cannot see: exit 2, nothing was sent. */
 export function usage(path: string, message: string): WindlassError {
-  return new WindlassError('payload_invalid', `${path}: ${message}`, { issues: [{ path, message }], hint: 'See `windlass --help`.' });
+  return new WindlassError('payload_invalid', `${path}: ${message}`, {
+    issues: [{ path, message }],
+    hint: 'See `windlass --help`.',
+  });
 }
 
 /** An id that can never exist is refused before anything is asked. */

@@ -26,7 +26,12 @@ export function events(program: Command): void {
       await existing(inventory, instanceId);
       const interrupt = interruptible();
       try {
-        await follow(inventory, instanceId, { judge: ({ record }) => (record ? undefined : true), onEvent: print, after, signal: interrupt.signal });
+        await follow(inventory, instanceId, {
+          judge: ({ record }) => (record ? undefined : true),
+          onEvent: print,
+          after,
+          signal: interrupt.signal,
+        });
         return 0;
       } catch (error) {
         if (interrupt.signal.aborted) return 0;

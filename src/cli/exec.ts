@@ -3,7 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 import type { Command } from 'commander';
 import { asWindlassError } from '../errors.ts';
 import type { Operator } from '../main.ts';
-import { checkedId, type Context, usage, verb } from './context.ts';
+import { type Context, checkedId, usage, verb } from './context.ts';
 import { interruptible } from './interrupt.ts';
 import { showError } from './output.ts';
 import { openPod } from './pod.ts';
@@ -81,7 +81,9 @@ async function run(context: Context, request: Request): Promise<number> {
   try {
     const exitCode = await context.withOperator(async (operator) => {
       const pod = await openPod(operator, request.instanceId);
-      return request.tty || pod.delivery === 'none' ? throughCluster(pod, request, streams) : throughAgent(operator, request, streams);
+      return request.tty || pod.delivery === 'none'
+        ? throughCluster(pod, request, streams)
+        : throughAgent(operator, request, streams);
     });
     if (json) context.out.line({ exitCode });
     return exitCode;
@@ -98,7 +100,13 @@ async function throughAgent(operator: Operator, request: Request, streams: Strea
   const agent = await operator.connectAgent(request.instanceId, { signal: streams.signal });
   try {
     const { command, env, workdir, timeoutMs, stdin } = request;
-    const start = { command, env, stdin, ...(workdir !== undefined && { workdir }), ...(timeoutMs !== undefined && { timeoutMs }) };
+    const start = {
+      command,
+      env,
+      stdin,
+      ...(workdir !== undefined && { workdir }),
+      ...(timeoutMs !== undefined && { timeoutMs }),
+    };
     return (await agent.client.exec(start, streams)).exitCode;
   } finally {
     await agent.close();

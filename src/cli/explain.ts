@@ -10,7 +10,10 @@ import { instanceText } from './instance-text.ts';
 import { clean } from './output.ts';
 
 export function explain(program: Command): void {
-  const command = program.command('explain <id>').alias('describe').description('everything known of an instance: where it is, what it waits for, why it failed');
+  const command = program
+    .command('explain <id>')
+    .alias('describe')
+    .description('everything known of an instance: where it is, what it waits for, why it failed');
   verb(command, async (context, _options, [id]) => {
     const instanceId = await checkedId(id);
     const { toInstance } = await import('../inventory/view.ts');
@@ -22,7 +25,12 @@ export function explain(program: Command): void {
         openJobs(operator, record),
         clusterObjects(operator, record),
       ]);
-      const story = { lease: lease ? { ...lease, fence: record.fence } : { holder: null, ttlMs: 0, fence: record.fence }, jobs, objects, recent };
+      const story = {
+        lease: lease ? { ...lease, fence: record.fence } : { holder: null, ttlMs: 0, fence: record.fence },
+        jobs,
+        objects,
+        recent,
+      };
       await context.out.show({
         document: { instance: toInstance(record), evidence: record.failure?.evidence ?? null, creates: record.creates, ...story },
         text: () => `${instanceText(record)}\n${storyText(record, story)}`,
@@ -57,7 +65,14 @@ async function openJobs(operator: Operator, record: InstanceRecord): Promise<Ope
     const job = await operator.producer.queues[queue].getJob(jobId);
     if (!job) continue;
     const { attemptsMade, attemptsStarted, failedReason } = job;
-    found.push({ queue, jobId, state: await job.getState(), attemptsMade, startedTimes: attemptsStarted, failedReason: failedReason ?? null });
+    found.push({
+      queue,
+      jobId,
+      state: await job.getState(),
+      attemptsMade,
+      startedTimes: attemptsStarted,
+      failedReason: failedReason ?? null,
+    });
   }
   return found;
 }
@@ -68,7 +83,10 @@ type Objects = Readonly<Record<string, unknown>>;
 async function clusterObjects(operator: Operator, record: InstanceRecord): Promise<Objects> {
   try {
     const cluster = operator.clusters.get(record.cluster);
-    const [pod, claim] = await Promise.all([cluster.read('pods', podName(record.hash)), cluster.read('persistentvolumeclaims', claimName(record.hash))]);
+    const [pod, claim] = await Promise.all([
+      cluster.read('pods', podName(record.hash)),
+      cluster.read('persistentvolumeclaims', claimName(record.hash)),
+    ]);
     const events = pod?.metadata?.uid ? await cluster.events(pod.metadata.uid) : [];
     return {
       pod: pod && {
@@ -77,9 +95,19 @@ async function clusterObjects(operator: Operator, record: InstanceRecord): Promi
         phase: pod.status?.phase,
         deleting: pod.metadata?.deletionTimestamp ?? null,
         conditions: pod.status?.conditions?.map(({ type, status, reason, message }) => ({ type, status, reason, message })),
-        containers: pod.status?.containerStatuses?.map(({ name, ready, restartCount, state }) => ({ name, ready, restartCount, state })),
+        containers: pod.status?.containerStatuses?.map(({ name, ready, restartCount, state }) => ({
+          name,
+          ready,
+          restartCount,
+          state,
+        })),
       },
-      claim: claim && { name: claim.metadata?.name, uid: claim.metadata?.uid, phase: claim.status?.phase, deleting: claim.metadata?.deletionTimestamp ?? null },
+      claim: claim && {
+        name: claim.metadata?.name,
+        uid: claim.metadata?.uid,
+        phase: claim.status?.phase,
+        deleting: claim.metadata?.deletionTimestamp ?? null,
+      },
       events: events.map(({ type, reason, message, count }) => ({ type, reason, message, count })),
     };
   } catch (error) {
@@ -96,11 +124,20 @@ interface Story {
 
 function storyText(record: InstanceRecord, story: Story): string {
   const { lease, jobs, objects, recent } = story;
-  const indent = (value: unknown) => JSON.stringify(value, null, 2).split('\n').map((line) => `  ${clean(line)}`).join('\n');
+  const indent = (value: unknown) =>
+    JSON.stringify(value, null, 2)
+      .split('\n')
+      .map((line) => `  ${clean(line)}`)
+      .join('\n');
   return [
     `Lease:      ${lease.holder ? `${clean(lease.holder)} for ${lease.ttlMs} ms more` : 'nobody'} (fence ${lease.fence})`,
     'Jobs:',
-    ...(jobs.length === 0 ? ['  none'] : jobs.map((job) => `  ${job.jobId}: ${job.state}, ${job.startedTimes} starts${job.failedReason ? `, ${clean(job.failedReason)}` : ''}`)),
+    ...(jobs.length === 0
+      ? ['  none']
+      : jobs.map(
+          (job) =>
+            `  ${job.jobId}: ${job.state}, ${job.startedTimes} starts${job.failedReason ? `, ${clean(job.failedReason)}` : ''}`,
+        )),
     'In the cluster:',
     indent(objects),
     ...(record.failure ? ['Evidence:', indent(record.failure.evidence)] : []),

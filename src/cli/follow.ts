@@ -18,7 +18,11 @@ export async function glance(inventory: Inventory, instanceId: string): Promise<
 export async function existing(inventory: Inventory, instanceId: string): Promise<InstanceRecord> {
   const { record, tombstone } = await glance(inventory, instanceId);
   if (record) return record;
-  if (tombstone) throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down at ${new Date(tombstone.goneAt).toISOString()}.`);
+  if (tombstone)
+    throw new WindlassError(
+      'instance_gone',
+      `The instance "${instanceId}" was torn down at ${new Date(tombstone.goneAt).toISOString()}.`,
+    );
   throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
 }
 
@@ -44,7 +48,8 @@ const lookAgainMs = 2000;
  * and the signal's reason when it is aborted.
  */
 export async function follow<T>(inventory: Inventory, instanceId: string, options: FollowOptions<T>): Promise<T> {
-  const until = options.timeoutSeconds === undefined ? Number.POSITIVE_INFINITY : performance.now() + options.timeoutSeconds * 1000;
+  const until =
+    options.timeoutSeconds === undefined ? Number.POSITIVE_INFINITY : performance.now() + options.timeoutSeconds * 1000;
   let after = options.after ?? 0;
   for (;;) {
     options.signal.throwIfAborted();
@@ -53,20 +58,30 @@ export async function follow<T>(inventory: Inventory, instanceId: string, option
     after = await drain(inventory, instanceId, after, options.onEvent);
     if (verdict !== undefined) return verdict;
     const left = until - performance.now();
-    if (left <= 0) throw new WindlassError('wait_timeout', `"${instanceId}" is not there yet after ${options.timeoutSeconds} s; the job goes on.`);
+    if (left <= 0)
+      throw new WindlassError(
+        'wait_timeout',
+        `"${instanceId}" is not there yet after ${options.timeoutSeconds} s; the job goes on.`,
+      );
     await inventory.waitForEvent(instanceId, after, Math.min(left, lookAgainMs), options.signal);
   }
 }
 
 const page = 200;
 
-export async function drain(inventory: Inventory, instanceId: string, after: number, onEvent: (event: InstanceEvent) => void): Promise<number> {
+export async function drain(
+  inventory: Inventory,
+  instanceId: string,
+  after: number,
+  onEvent: (event: InstanceEvent) => void,
+): Promise<number> {
   let last = after;
   for (;;) {
     const events = await inventory.events(instanceId, last, page);
     for (const event of events) {
       onEvent(event);
-      last = Math.max(last, event.seq);
+      // Not the highest: after Redis forgot, numbers begin anew and must be followed down.
+      last = event.seq;
     }
     if (events.length < page) return last;
   }

@@ -1,12 +1,12 @@
 import type { Command } from 'commander';
+import { sleep } from '../clock.ts';
+import { ageWords } from '../dashboard/words.ts';
 import type { InstanceRecord, State } from '../inventory/types.ts';
 import type { Caller } from '../main.ts';
-import { ageWords } from '../dashboard/words.ts';
-import { sleep } from '../clock.ts';
-import { checkedId, type Context, usage, verb } from './context.ts';
+import { type Context, checkedId, usage, verb } from './context.ts';
 import { existing } from './follow.ts';
-import { interruptible } from './interrupt.ts';
 import { instanceText } from './instance-text.ts';
+import { interruptible } from './interrupt.ts';
 import { clean, paint, table } from './output.ts';
 import { collect, whole } from './values.ts';
 
@@ -27,15 +27,18 @@ const listing = (command: Command): Command =>
     .option('--cursor <cursor>', 'go on where the page before ended');
 
 export function get(program: Command): void {
-  verb<ListOptions>(listing(program.command('get [id]').description('one record, or all of them')), async (context, options, [id]) => {
-    if (id === undefined) return list(context, options);
-    const instanceId = await checkedId(id);
-    const { toInstance } = await import('../inventory/view.ts');
-    await context.withCaller(async (caller) => {
-      const record = await existing(caller.inventory, instanceId);
-      await context.out.show({ document: { ...toInstance(record) }, text: () => instanceText(record), names: [instanceId] });
-    });
-  });
+  verb<ListOptions>(
+    listing(program.command('get [id]').description('one record, or all of them')),
+    async (context, options, [id]) => {
+      if (id === undefined) return list(context, options);
+      const instanceId = await checkedId(id);
+      const { toInstance } = await import('../inventory/view.ts');
+      await context.withCaller(async (caller) => {
+        const record = await existing(caller.inventory, instanceId);
+        await context.out.show({ document: { ...toInstance(record) }, text: () => instanceText(record), names: [instanceId] });
+      });
+    },
+  );
 }
 
 export function listVerb(program: Command): void {
@@ -63,7 +66,13 @@ async function onePage(context: Context, caller: Caller, query: Query): Promise<
   const now = await caller.inventory.now();
   await context.out.show({
     document: { items: items.map(toInstance), nextCursor },
-    text: (wide) => (items.length === 0 ? 'No instances.' : table(head(wide), items.map((item) => row(item, now, wide)))),
+    text: (wide) =>
+      items.length === 0
+        ? 'No instances.'
+        : table(
+            head(wide),
+            items.map((item) => row(item, now, wide)),
+          ),
     names: items.map((item) => item.instanceId),
   });
   if (nextCursor !== null && context.out.format !== 'json' && context.out.format !== 'yaml') {
@@ -81,7 +90,13 @@ async function watch(context: Context, caller: Caller, query: Query): Promise<un
   const wide = context.out.format === 'wide';
   const seen = new Map<string, string>();
   const widths = head(wide).map((title) => Math.max(title.length, 12));
-  const print = (cells: readonly string[]) => process.stdout.write(`${cells.map((cell, i) => clean(cell).padEnd(widths[i]!)).join('  ').trimEnd()}\n`);
+  const print = (cells: readonly string[]) =>
+    process.stdout.write(
+      `${cells
+        .map((cell, i) => clean(cell).padEnd(widths[i]!))
+        .join('  ')
+        .trimEnd()}\n`,
+    );
   if (people) print(head(wide));
   try {
     while (!interrupt.signal.aborted) {
@@ -108,12 +123,35 @@ async function watch(context: Context, caller: Caller, query: Query): Promise<un
   }
 }
 
-const head = (wide: boolean): string[] => ['ID', 'OWNER', 'STATE', 'PROFILE', 'CLUSTER', 'AGE', ...(wide ? ['NAMESPACE', 'POD', 'NODE', 'WORKSPACE', 'GENERATION', 'FAILURE'] : [])];
+const head = (wide: boolean): string[] => [
+  'ID',
+  'OWNER',
+  'STATE',
+  'PROFILE',
+  'CLUSTER',
+  'AGE',
+  ...(wide ? ['NAMESPACE', 'POD', 'NODE', 'WORKSPACE', 'GENERATION', 'FAILURE'] : []),
+];
 
 function row(record: InstanceRecord, now: number, wide: boolean): string[] {
-  const common = [record.instanceId, record.owner, record.state, record.profile || record.app, record.cluster, ageWords(now - record.createdAt)];
+  const common = [
+    record.instanceId,
+    record.owner,
+    record.state,
+    record.profile || record.app,
+    record.cluster,
+    ageWords(now - record.createdAt),
+  ];
   if (!wide) return common;
-  return [...common, record.namespace, record.pod?.name ?? '', record.pod?.node ?? '', record.workspace?.claimName ?? '', String(record.generation), record.failure?.code ?? ''];
+  return [
+    ...common,
+    record.namespace,
+    record.pod?.name ?? '',
+    record.pod?.node ?? '',
+    record.workspace?.claimName ?? '',
+    String(record.generation),
+    record.failure?.code ?? '',
+  ];
 }
 
 export const stateColour = (state: string): string =>

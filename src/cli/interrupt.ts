@@ -7,7 +7,9 @@ export function interruptible(): { readonly signal: AbortSignal; readonly interr
   };
   process.on('SIGINT', stop);
   process.on('SIGTERM', stop);
-  const interrupted = new Promise<void>((resolve) => controller.signal.addEventListener('abort', () => resolve(), { once: true }));
+  const interrupted = new Promise<void>((resolve) =>
+    controller.signal.addEventListener('abort', () => resolve(), { once: true }),
+  );
   return {
     signal: controller.signal,
     interrupted,

@@ -47,7 +47,8 @@ export async function showAccepted(context: Context, accepted: Accepted, what: '
   const { instanceId, generation, jobId, state, deduplicated } = accepted;
   await context.out.show({
     document: { instanceId, generation, jobId, state, deduplicated },
-    text: () => `${clean(instanceId)}: ${what} ${deduplicated ? 'was already asked for' : 'accepted'} (generation ${generation}, ${state})`,
+    text: () =>
+      `${clean(instanceId)}: ${what} ${deduplicated ? 'was already asked for' : 'accepted'} (generation ${generation}, ${state})`,
     names: [instanceId],
   });
 }
@@ -55,7 +56,12 @@ export async function showAccepted(context: Context, accepted: Accepted, what: '
 /** How a command line would name the id: after `--`, and quoted so that a shell gives it back unchanged. */
 export const shellId = (id: string): string => `-- ${/^[A-Za-z0-9._@/:+-]+$/.test(id) ? id : `'${id.replaceAll("'", "'\\''")}'`}`;
 
-async function waitUntilReady(context: Context, caller: Caller, accepted: Accepted, timeoutSeconds: number | undefined): Promise<number> {
+async function waitUntilReady(
+  context: Context,
+  caller: Caller,
+  accepted: Accepted,
+  timeoutSeconds: number | undefined,
+): Promise<number> {
   const { instanceId, generation } = accepted;
   const { toInstance } = await import('../inventory/view.ts');
   const interrupt = interruptible();
@@ -71,7 +77,11 @@ async function waitUntilReady(context: Context, caller: Caller, accepted: Accept
       signal: interrupt.signal,
     });
     if (record.state !== 'ready') throw new InstanceFailed(failureOf(record.failure!), toInstance(record));
-    await context.out.show({ document: { ...toInstance(record) }, text: () => `${clean(instanceId)}: ready`, names: [instanceId] });
+    await context.out.show({
+      document: { ...toInstance(record) },
+      text: () => `${clean(instanceId)}: ready`,
+      names: [instanceId],
+    });
     return 0;
   } catch (error) {
     if (!interrupt.signal.aborted) throw error;

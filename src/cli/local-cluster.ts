@@ -33,7 +33,9 @@ export function localCluster(program: Command): void {
       kubeconfig: resolve(options.kubeconfig),
       ...(options.faults !== undefined && { faults: await existingPath('--faults', options.faults) }),
       ...(options.auditLog !== undefined && { auditLog: resolve(options.auditLog) }),
-      images: Object.fromEntries(await Promise.all(images.map(async ([name, dir]) => [name, await existingPath('--image', dir)]))) as Record<string, string>,
+      images: Object.fromEntries(
+        await Promise.all(images.map(async ([name, dir]) => [name, await existingPath('--image', dir)])),
+      ) as Record<string, string>,
       sandbox: shellEnv('WINDLASS_SANDBOX') === 'none' ? ('none' as const) : ('auto' as const),
       log: (message: string) => context.out.say(message),
     };

@@ -34,8 +34,16 @@ export function logs(program: Command): void {
     try {
       await context.withOperator(async (operator) => {
         const pod = await openPod(operator, instanceId);
-        const sink = new Writable({ write: (chunk: Buffer, _encoding, done) => void (process.stdout.write(chunk) ? done() : process.stdout.once('drain', done)) });
-        await pod.cluster.logs(pod.name, sink, { ...wanted, container: options.container ?? pod.mainContainer, signal: interrupt.signal, instance: instanceId });
+        const sink = new Writable({
+          write: (chunk: Buffer, _encoding, done) =>
+            void (process.stdout.write(chunk) ? done() : process.stdout.once('drain', done)),
+        });
+        await pod.cluster.logs(pod.name, sink, {
+          ...wanted,
+          container: options.container ?? pod.mainContainer,
+          signal: interrupt.signal,
+          instance: instanceId,
+        });
       });
     } catch (error) {
       if (!interrupt.signal.aborted) throw error;

@@ -26,16 +26,27 @@ async function run(args: readonly string[]): Promise<number> {
     return Number(process.exitCode ?? 0);
   } catch (thrown) {
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
-    const error = thrown instanceof CommanderError ? usageError(thrown) : asWindlassError(thrown instanceof InstanceFailed ? thrown.failure : thrown);
+    const error =
+      thrown instanceof CommanderError
+        ? usageError(thrown)
+        : asWindlassError(thrown instanceof InstanceFailed ? thrown.failure : thrown);
     const asked = formatAsked(args);
-    await showError(error, asked ?? 'text', asked !== undefined, thrown instanceof InstanceFailed && thrown.instance ? { instance: thrown.instance } : {});
+    await showError(
+      error,
+      asked ?? 'text',
+      asked !== undefined,
+      thrown instanceof InstanceFailed && thrown.instance ? { instance: thrown.instance } : {},
+    );
     return error.row.exit;
   }
 }
 
 function usageError(error: CommanderError): WindlassError {
   const message = error.code === 'commander.help' ? 'A verb is missing after this word.' : error.message.replace(/^error: /, '');
-  return new WindlassError('payload_invalid', message, { issues: [{ path: 'arguments', message }], hint: 'See `windlass --help`.' });
+  return new WindlassError('payload_invalid', message, {
+    issues: [{ path: 'arguments', message }],
+    hint: 'See `windlass --help`.',
+  });
 }
 
 /** Read from the words themselves, since a failure may come before they were understood. */
@@ -43,6 +54,8 @@ function formatAsked(args: readonly string[]): Format | undefined {
   const end = args.indexOf('--');
   const own = end < 0 ? args : args.slice(0, end);
   if (own.includes('--json')) return 'json';
-  const text = own.map((word, index) => (/^(-o|--output)$/.test(word) ? own[index + 1] : /^(?:-o=?|--output=)(.+)$/.exec(word)?.[1])).find((found) => found !== undefined);
+  const text = own
+    .map((word, index) => (/^(-o|--output)$/.test(word) ? own[index + 1] : /^(?:-o=?|--output=)(.+)$/.exec(word)?.[1]))
+    .find((found) => found !== undefined);
   return formats.find((format) => format === text);
 }

@@ -59,8 +59,12 @@ export async function showError(error: WindlassError, format: Format, asked: boo
     process.stdout.write(await render({ document: { error: errorBody(error), ...extra } }, format));
     return;
   }
-  const issues = error.issues.map((issue) => `  ${clean(issue.path) || '(root)'}: ${clean(issue.message)}\n`).join('');
-  process.stderr.write(`${paint('red', 'windlass:')} ${clean(withoutIssues(error))}\n${issues}${error.hint ? `Hint: ${clean(error.hint)}\n` : ''}`);
+  const said = withoutIssues(error);
+  const issues = error.issues.filter((issue) => !said.includes(issue.message));
+  const lines = issues.map((issue) => `  ${clean(issue.path) || '(root)'}: ${clean(issue.message)}\n`).join('');
+  process.stderr.write(
+    `${paint('red', 'windlass:')} ${clean(said)}\n${lines}${error.hint ? `Hint: ${clean(error.hint)}\n` : ''}`,
+  );
 }
 
 /** `refuse` lists the issues in the message too, which would show them twice. */
@@ -83,6 +87,7 @@ export function paint(colour: keyof typeof colours, text: string, stream: NodeJS
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const lines = [head, ...rows.map((row) => row.map(clean))];
   const widths = head.map((_, column) => Math.max(...lines.map((line) => [...(line[column] ?? '')].length)));
-  const pad = (cell: string, column: number) => (column === head.length - 1 ? cell : cell + ' '.repeat(widths[column]! - [...cell].length));
+  const pad = (cell: string, column: number) =>
+    column === head.length - 1 ? cell : cell + ' '.repeat(widths[column]! - [...cell].length);
   return lines.map((line) => line.map(pad).join('  ').trimEnd()).join('\n');
 }

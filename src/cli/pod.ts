@@ -24,8 +24,17 @@ export async function openPod(operator: Operator, instanceId: string): Promise<O
   const name = podName(operator.inventory.hashOf(instanceId));
   const cluster = operator.clusters.get(record.cluster);
   if (name !== record.pod.name || cluster.namespace !== record.namespace) {
-    throw new WindlassError('invariant_broken', `The record of "${instanceId}" names the Pod ${record.namespace}/${record.pod.name}, which cannot be its own.`);
+    throw new WindlassError(
+      'invariant_broken',
+      `The record of "${instanceId}" names the Pod ${record.namespace}/${record.pod.name}, which cannot be its own.`,
+    );
   }
   const profile = operator.loaded.config.profiles[record.profile];
-  return { record, cluster, name, mainContainer: record.app !== '' ? 'app' : (profile?.mainContainer ?? 'agent'), delivery: record.app !== '' ? 'none' : (profile?.agent.delivery ?? 'config_map') };
+  return {
+    record,
+    cluster,
+    name,
+    mainContainer: record.app !== '' ? 'app' : (profile?.mainContainer ?? 'agent'),
+    delivery: record.app !== '' ? 'none' : (profile?.agent.delivery ?? 'config_map'),
+  };
 }

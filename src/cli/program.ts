@@ -17,20 +17,45 @@ import { serve } from './serve.ts';
 import { sweep } from './sweep.ts';
 import { teardown } from './teardown.ts';
 import { token } from './token.ts';
-import { version } from './version.ts';
+import { packageVersion, version } from './version.ts';
 import { wait } from './wait.ts';
 import { worker } from './worker.ts';
 
-const verbs = [init, config, doctor, keys, token, worker, serve, localCluster, launch, teardown, get, listVerb, wait, events, logs, explain, exec, connect, sweep, schema, version];
+const verbs = [
+  init,
+  config,
+  doctor,
+  keys,
+  token,
+  worker,
+  serve,
+  localCluster,
+  launch,
+  teardown,
+  get,
+  listVerb,
+  wait,
+  events,
+  logs,
+  explain,
+  exec,
+  connect,
+  sweep,
+  schema,
+  version,
+];
 
 /** The whole command line. Throws a CommanderError instead of ending the process; prints nothing about errors itself. */
 export function createProgram(): Command {
   const program = new Command('windlass')
     .description('Launches, tears down and sweeps workspace instances on Kubernetes from Redis queues.')
     .option('--config <file>', 'configuration (default: $WINDLASS_CONFIG, then ./windlass.yaml)')
-    .addOption(new Option('-o, --output <format>', 'how to print; without it a table at a terminal, JSON in a pipe').choices(formats))
+    .addOption(
+      new Option('-o, --output <format>', 'how to print; without it a table at a terminal, JSON in a pipe').choices(formats),
+    )
     .option('--json', 'the same as -o json')
     .option('-q, --quiet', 'no progress and no hints on stderr')
+    .version(packageVersion(), '--version', 'print the version')
     .configureHelp({ showGlobalOptions: true })
     .addHelpText('after', '\nAn id that starts with "-" goes after "--": windlass get -- -my-id');
   silence(program);

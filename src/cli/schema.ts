@@ -16,7 +16,10 @@ export function schema(program: Command): void {
       const { zod, io } = await find(name);
       return z.toJSONSchema(zod, { target: 'draft-2020-12', io, unrepresentable: 'any' }) as Record<string, unknown>;
     };
-    if (kind !== undefined) return context.out.show({ document: await print(kind as Kind) }).then(() => undefined);
+    if (kind !== undefined) {
+      await context.out.show({ document: await print(kind as Kind) });
+      return;
+    }
     const all = await Promise.all(kinds.map(async (name) => [name, await print(name)] as const));
     await context.out.show({ document: { schemas: Object.fromEntries(all) } });
   });
@@ -25,11 +28,49 @@ export function schema(program: Command): void {
 /** What people send is described as they may write it (defaults left out); what we send as it comes. */
 async function find(kind: Kind): Promise<{ zod: ZodType; io: 'input' | 'output' }> {
   if (kind === 'config') return { zod: (await import('../config/schema.ts')).configSchema, io: 'input' };
-  if (kind === 'event' || kind === 'instance') {
-    const view = await import('../inventory/view.ts');
-    return { zod: kind === 'event' ? view.eventSchema : view.instanceSchema, io: 'output' };
-  }
+  if (kind === 'instance') return { zod: (await import('../inventory/view.ts')).instanceSchema, io: 'output' };
+  if (kind === 'event') return { zod: await eventSchema(), io: 'output' };
   const catalog = await import('../jobs/catalog.ts');
   const byKind = { launch: catalog.launchSchema, teardown: catalog.teardownSchema, sweep: catalog.sweepSchema };
   return { zod: byKind[kind], io: 'input' };
+}
+
+const eventTypes = [
+  ...[
+    'requested',
+    'queued',
+    'stage.started',
+    'stage.progress',
+    'stage.done',
+    'waiting',
+    'retrying',
+    'ready',
+    'failed',
+    'superseded',
+  ],
+  ...[
+    'rolling_back',
+    'rolled_back',
+    'cleanup_pending',
+    'lost',
+    'recovered',
+    'reconnected',
+    'suspended',
+    'expired',
+    'removing',
+    'gone',
+  ],
+  ...['command.exited', 'gap'],
+] as const;
+
+/** Open at the end: within v1 fields and types may be added. */
+async function eventSchema(): Promise<ZodType> {
+  const { z } = await import('zod');
+  return z.looseObject({
+    seq: z.int(),
+    instanceId: z.string(),
+    generation: z.int(),
+    type: z.enum(eventTypes),
+    at: z.iso.datetime(),
+  });
 }

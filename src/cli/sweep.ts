@@ -13,7 +13,9 @@ interface SweepOptions {
 export function sweep(program: Command): void {
   const command = program
     .command('sweep [kinds...]')
-    .description('compare the inventory with the clusters and remove what is left over: orphans, ghosts, expired, config-maps, stuck or all')
+    .description(
+      'compare the inventory with the clusters and remove what is left over: orphans, ghosts, expired, config-maps, stuck or all',
+    )
     .option('--dry-run', 'only say what would be removed')
     .option('--ack-mass-delete', 'go on although unusually many objects would be removed')
     .option('--wait', 'wait for the reports')
@@ -32,7 +34,8 @@ export function sweep(program: Command): void {
     const timeoutMs = seconds('--timeout', options.timeout ?? '300') * 1000;
     await context.withCaller(async ({ producer }) => {
       const { jobId } = await producer.sweep(payload);
-      if (!options.wait) return context.out.show({ document: { jobId }, text: () => `sweep accepted (${jobId})`, names: [jobId] });
+      if (!options.wait)
+        return context.out.show({ document: { jobId }, text: () => `sweep accepted (${jobId})`, names: [jobId] });
       context.out.say(`sweep accepted (${jobId}); waiting for its reports`);
       const { reports } = await producer.sweepReports(jobId, timeoutMs);
       await context.out.show({ document: { reports }, text: () => reportTable(reports) });

@@ -29,7 +29,13 @@ export function teardown(program: Command): void {
     if (options.timeout !== undefined && !options.wait) throw usage('--timeout', 'only makes sense with --wait');
     const timeout = options.timeout === undefined ? {} : { timeoutSeconds: seconds('--timeout', options.timeout) };
     const { keepWorkspace, force, reason } = options;
-    const payload = { version: 1, instanceId, ...(keepWorkspace && { keepWorkspace }), ...(force && { force }), ...(reason !== undefined && { reason }) };
+    const payload = {
+      version: 1,
+      instanceId,
+      ...(keepWorkspace && { keepWorkspace }),
+      ...(force && { force }),
+      ...(reason !== undefined && { reason }),
+    };
     return context.withCaller(async (caller) => {
       const accepted = await caller.producer.teardown(payload);
       if (!options.wait) return showAccepted(context, accepted, 'teardown');
@@ -64,6 +70,7 @@ function removalEnd({ record }: Glance, generation: number, keep: boolean): stri
   if (keep && record.state === 'suspended') return 'suspended';
   if (record.generation > generation) return record.removeUpTo >= generation ? undefined : 'gone';
   const failure = record.failure;
-  if (record.state === 'cleanup_pending' && failure?.generation === generation && failure.attemptsLeft === 0) throw new InstanceFailed(failureOf(failure), undefined);
+  if (record.state === 'cleanup_pending' && failure?.generation === generation && failure.attemptsLeft === 0)
+    throw new InstanceFailed(failureOf(failure), undefined);
   return undefined;
 }

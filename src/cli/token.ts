@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { Option, type Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { sha256 } from '../names.ts';
 import { usage, verb } from './context.ts';
 import { collect, seconds } from './values.ts';
@@ -23,16 +23,22 @@ export function token(program: Command): void {
     .option('--expires <duration>', 'such as 30d; default: never');
   verb<TokenOptions>(command, async (context, options) => {
     const owners = options.owner ?? ['*'];
-    if (options.role === 'operator' && !owners.includes('*')) throw usage('--owner', 'an operator reaches every owner: leave it out');
+    if (options.role === 'operator' && !owners.includes('*'))
+      throw usage('--owner', 'an operator reaches every owner: leave it out');
     const value = `wl_${randomBytes(32).toString('base64url')}`;
     const entry = {
       name: options.name,
       sha256: sha256(value),
       role: options.role,
       owners,
-      ...(options.expires !== undefined && { expiresAt: new Date(Date.now() + seconds('--expires', options.expires) * 1000).toISOString() }),
+      ...(options.expires !== undefined && {
+        expiresAt: new Date(Date.now() + seconds('--expires', options.expires) * 1000).toISOString(),
+      }),
     };
     context.out.say('Put the entry into http.tokens of the configuration; the token itself is not stored anywhere.');
-    await context.out.show({ document: { token: value, entry }, text: () => `${value}\n\nhttp:\n  tokens:\n    - ${JSON.stringify(entry)}` });
+    await context.out.show({
+      document: { token: value, entry },
+      text: () => `${value}\n\nhttp:\n  tokens:\n    - ${JSON.stringify(entry)}`,
+    });
   });
 }

@@ -33,7 +33,8 @@ type Tree = Record<string, unknown>;
  */
 export function setPath(root: Tree, path: string, value: unknown): void {
   const keys = path.split(/(?<!\\)\./).map((key) => key.replaceAll('\\.', '.'));
-  if (keys.some((key) => key === '' || key === '__proto__')) throw usage(`--set ${path}`, 'must be PATH=YAML with a dotted path such as env.FOO');
+  if (keys.some((key) => key === '' || key === '__proto__'))
+    throw usage(`--set ${path}`, 'must be PATH=YAML with a dotted path such as env.FOO');
   let place: Tree = root;
   for (const key of keys.slice(0, -1)) {
     const inner = Object.hasOwn(place, key) ? place[key] : undefined;

@@ -1,4 +1,4 @@
-import { Option, type Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { WindlassError } from '../errors.ts';
 import { checkedId, InstanceFailed, verb } from './context.ts';
 import { existing, failureOf, follow, stageLine } from './follow.ts';
@@ -31,13 +31,24 @@ export function wait(program: Command): void {
         if (options.for === 'gone') {
           const seen = await follow(inventory, instanceId, { ...common, judge: (seen) => (seen.record ? undefined : seen) });
           if (!seen.tombstone) throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
-          await context.out.show({ document: { instanceId, state: 'gone' }, text: () => `${clean(instanceId)}: gone`, names: [instanceId] });
+          await context.out.show({
+            document: { instanceId, state: 'gone' },
+            text: () => `${clean(instanceId)}: gone`,
+            names: [instanceId],
+          });
           return 0;
         }
         await existing(inventory, instanceId);
-        const record = await follow(inventory, instanceId, { ...common, judge: (seen) => launchEnd(seen, seen.record?.generation ?? 0) });
+        const record = await follow(inventory, instanceId, {
+          ...common,
+          judge: (seen) => launchEnd(seen, seen.record?.generation ?? 0),
+        });
         if (record.state !== 'ready') throw new InstanceFailed(failureOf(record.failure!), toInstance(record));
-        await context.out.show({ document: { ...toInstance(record) }, text: () => `${clean(instanceId)}: ready`, names: [instanceId] });
+        await context.out.show({
+          document: { ...toInstance(record) },
+          text: () => `${clean(instanceId)}: ready`,
+          names: [instanceId],
+        });
         return 0;
       } catch (error) {
         if (interrupt.signal.aborted) return 130;

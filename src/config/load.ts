@@ -45,7 +45,9 @@ export async function loadConfig(options: { readonly file?: string; readonly cwd
   const { templates, issues: templateIssues } = await readTemplates(value, dir);
   const all = [...issues, ...(result.success ? [] : configIssues(result.error, value)), ...crossIssues(value), ...templateIssues];
   if (!result.success || all.length > 0) throw invalid(file, all);
-  const fromFile = await readEnvFile(join(dir, 'windlass.env'));
+  const fromFile = await readEnvFile(join(dir, 'windlass.env')).catch((error: unknown) => {
+    throw invalid(file, [{ path: 'windlass.env', message: `cannot be read: ${reason(error)}` }]);
+  });
   return { config: result.data, file, dir, templates, env: (name) => shellEnv(name) ?? (fromFile[name] || undefined) };
 }
 

@@ -57,5 +57,5 @@ export function nearest(word: string, known: readonly string[]): string | undefi
     .map((candidate) => ({ candidate, far: distance(plain(word), plain(candidate)) }))
     .sort((a, b) => a.far - b.far);
   const best = ranked[0];
-  return best && best.far <= Math.max(1, Math.floor(word.length / 3)) ? best.candidate : undefined;
+  return best && best.far <= (word.length < 4 ? 1 : Math.max(2, Math.floor(word.length / 3))) ? best.candidate : undefined;
 }

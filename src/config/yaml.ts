@@ -14,7 +14,7 @@ export function parseYaml(text: string, path = ''): YamlResult {
   const issue = (message: string): YamlResult => ({ issues: [{ path, message }] });
   if (text.includes('\0')) return issue('is not YAML: it contains a NUL character');
   const documents = parseAllDocuments(text, { strict: true, uniqueKeys: true, prettyErrors: true, stringKeys: true });
-  if (!Array.isArray(documents)) return issue('is empty: one YAML document is needed');
+  if ('empty' in documents) return issue('is empty: one YAML document is needed');
   const found = documents.flatMap((document) => [...document.errors, ...document.warnings]);
   if (found.length > 0)
     return { issues: found.map((error) => ({ path, message: `is not valid YAML: ${oneLine(error.message)}` })) };

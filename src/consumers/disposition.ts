@@ -28,7 +28,9 @@ export async function settle(job: Job, token: string, exit: Exit, inventory: Inv
     case 'failed': {
       const text = `${exit.error.code}: ${exit.error.message}`;
       if (exit.retryAfterMs === undefined) throw new UnrecoverableError(text);
-      throw new RetryLater(text, exit.retryAfterMs, exit.error);
+      // A job of another client has as many attempts as that client gave it; ours are counted in the record.
+      if (job.attemptsMade + 1 < (job.opts.attempts ?? 1)) throw new RetryLater(text, exit.retryAfterMs, exit.error);
+      return delayAgain(job, token, exit.retryAfterMs);
     }
     case 'yielded':
       return handBack(job, token, exit);
@@ -65,12 +67,16 @@ export async function promoteFirst(job: Job): Promise<boolean> {
   }
 }
 
+async function delayAgain(job: Job, token: string, delayMs: number): Promise<never> {
+  await effect('queue.delay', job.id, () => job.moveToDelayed(Date.now() + delayMs, token));
+  throw new DelayedError();
+}
+
 async function handBack(job: Job, token: string, exit: Extract<Exit, { kind: 'yielded' }>): Promise<Readonly<Record<string, unknown>>> {
   if (!exit.again) return { state: 'superseded' };
   if (exit.error.code === 'interrupted') {
     await effect('queue.wait', job.id, () => job.moveToWait(token));
     throw new WaitingError();
   }
-  await effect('queue.delay', job.id, () => job.moveToDelayed(Date.now() + lostLeaseMs, token));
-  throw new DelayedError();
+  return delayAgain(job, token, lostLeaseMs);
 }

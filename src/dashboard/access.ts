@@ -39,16 +39,26 @@ const sessionMs = 12 * 3600 * 1000;
 const maxTokenLength = 1024;
 
 /** Only hashes are kept and compared; sessions are signed with a key of this process, so they end with it. */
-export function createAccess(options: { readonly tokens: readonly Token[]; readonly oneRunToken?: string; readonly open: boolean }): Access {
+export function createAccess(options: {
+  readonly tokens: readonly Token[];
+  readonly oneRunToken?: string;
+  readonly open: boolean;
+}): Access {
   const key = randomBytes(32);
-  const oneRun: Token[] = options.oneRunToken === undefined ? [] : [{ name: 'this run', sha256: sha256(options.oneRunToken), role: 'operator', owners: ['*'] }];
+  const oneRun: Token[] =
+    options.oneRunToken === undefined
+      ? []
+      : [{ name: 'this run', sha256: sha256(options.oneRunToken), role: 'operator', owners: ['*'] }];
   const tokens = [...oneRun, ...options.tokens];
-  const valid = (hash: string) => tokens.find((token) => same(token.sha256, hash) && !(token.expiresAt !== undefined && Date.parse(token.expiresAt) <= Date.now()));
+  const expired = (token: Token) => token.expiresAt !== undefined && Date.parse(token.expiresAt) <= Date.now();
+  const valid = (hash: string) => tokens.find((token) => same(token.sha256, hash) && !expired(token));
   const find = (token: string) => (token.length > maxTokenLength ? undefined : valid(sha256(token)));
   const sign = (text: string) => createHmac('sha256', key).update(text).digest('base64url');
+  const alias = (token: Token) => sign(`token ${token.sha256}`);
   const bySession = (cookie: string | undefined) => {
-    const [hash = '', until = '', mac = ''] = cookieValue(cookie, sessionCookie).split('.');
-    return same(mac, sign(`${hash}.${until}`)) && Number(until) > Date.now() ? valid(hash) : undefined;
+    const [name = '', until = '', mac = ''] = cookieValue(cookie, sessionCookie).split('.');
+    if (!same(mac, sign(`${name}.${until}`)) || Number(until) <= Date.now()) return undefined;
+    return tokens.find((token) => alias(token) === name && !expired(token));
   };
   return {
     identify({ authorization, cookie }) {
@@ -63,7 +73,7 @@ export function createAccess(options: { readonly tokens: readonly Token[]; reado
     },
     openSession(token) {
       const found = find(token);
-      const body = found && `${found.sha256}.${Date.now() + sessionMs}`;
+      const body = found && `${alias(found)}.${Date.now() + sessionMs}`;
       return body && `${body}.${sign(body)}`;
     },
     isOneRunToken: (token) => oneRun.length > 0 && find(token) === oneRun[0],

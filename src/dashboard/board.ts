@@ -6,7 +6,23 @@ import type { FastifyInstance } from 'fastify';
 type Queue = ConstructorParameters<typeof BullMQAdapter>[0];
 
 /** What a job's data may show; a raw job of another service can hold env, scripts and repository addresses (I17). */
-const shownFields = new Set(['version', 'instanceId', 'owner', 'generation', 'run', 'cluster', 'profile', 'app', 'kinds', 'dryRun', 'ackMassDelete', 'keepWorkspace', 'force', 'priority']);
+const shownFields = new Set([
+  'version',
+  'instanceId',
+  'owner',
+  'generation',
+  'run',
+  'cluster',
+  'profile',
+  'app',
+  'kinds',
+  'dryRun',
+  'ackMassDelete',
+  'keepWorkspace',
+  'force',
+  'priority',
+  'state',
+]);
 /** A job of megabytes must not stall the list (C80). */
 const maxShown = 2048;
 
@@ -18,7 +34,12 @@ const allowedWrites = /\/api\/queues(?:\/[^/]+){0,2}\/(?:pause|resume|retry|prom
 export const boardWriteAllowed = (path: string): boolean => allowedWrites.test(path);
 
 /** Mounts Bull Board below `path` (with the base path in front, as the browser sees it). */
-export function mountBoard(app: FastifyInstance, queues: readonly Queue[], path: string, readOnly: (headers: Record<string, unknown>) => boolean): void {
+export function mountBoard(
+  app: FastifyInstance,
+  queues: readonly Queue[],
+  path: string,
+  readOnly: (headers: Record<string, unknown>) => boolean,
+): void {
   const adapters = queues.map((queue) => {
     const adapter = new BullMQAdapter(queue);
     adapter.setFormatter('data', redactData);
@@ -31,22 +52,34 @@ export function mountBoard(app: FastifyInstance, queues: readonly Queue[], path:
     queues: adapters,
     serverAdapter: server,
     options: {
-      uiConfig: { boardTitle: 'Windlass queues', hideRedisDetails: true, showWorkers: false, miscLinks: [{ text: 'Instances', url: path.replace(/\/queues$/, '/') }] },
+      uiConfig: {
+        boardTitle: 'Windlass queues',
+        hideRedisDetails: true,
+        showWorkers: false,
+        miscLinks: [{ text: 'Instances', url: path.replace(/\/queues$/, '/') }],
+      },
       handlerHooks: {
-        after: (context, result) => ({ ...result, body: reshape(result.body, readOnly(context.request.headers ?? {})) as typeof result.body }),
+        after: (context, result) => ({
+          ...result,
+          body: reshape(result.body, readOnly(context.request.headers ?? {})) as typeof result.body,
+        }),
       },
     },
   });
   server.setBasePath(path);
   void app.register(server.registerPlugin(), { prefix: path });
   app.addHook('onSend', async (_request, _reply, payload) =>
-    typeof payload === 'string' && payload.includes('fonts.googleapis.com') ? payload.replace(/<link[^>]*fonts\.googleapis\.com[^>]*>/g, '') : payload,
+    typeof payload === 'string' && payload.includes('fonts.googleapis.com')
+      ? payload.replace(/<link[^>]*fonts\.googleapis\.com[^>]*>/g, '')
+      : payload,
   );
 }
 
 function redactData(data: unknown): unknown {
   if (data === null || typeof data !== 'object' || Array.isArray(data)) return short(data);
-  return Object.fromEntries(Object.entries(data).map(([key, value]) => [key, shownFields.has(key) ? short(value) : '[redacted]']));
+  return Object.fromEntries(
+    Object.entries(data).map(([key, value]) => [key, shownFields.has(key) ? short(value) : '[redacted]']),
+  );
 }
 
 function short(value: unknown): unknown {

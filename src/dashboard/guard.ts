@@ -2,12 +2,16 @@ import { isIP } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Issue, WindlassError } from '../errors.ts';
 
-export const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+export const isLoopback = (host: string): boolean =>
+  host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 
 /** Without tokens everybody who reaches the port could read: then only this machine may reach it (contract §5). */
 export function refuseOpenBind(host: string, tokens: number): void {
   if (tokens > 0 || isLoopback(host)) return;
-  const issue: Issue = { path: 'http.tokens', message: `must name at least one token, because ${host} can be reached from other machines` };
+  const issue: Issue = {
+    path: 'http.tokens',
+    message: `must name at least one token, because ${host} can be reached from other machines`,
+  };
   throw new WindlassError('config_invalid', `The dashboard is not opened on ${host} without tokens.`, {
     issues: [issue],
     hint: '`windlass token create` makes one; or bind to 127.0.0.1 (http.host).',

@@ -10,7 +10,8 @@ const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', 
 /** Bidirectional overrides could make one id look like another; control characters have no business in a page. */
 const hostile = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
 
-export const escapeHtml = (text: string): string => text.replace(hostile, '\ufffd').replace(/[&<>"']/g, (character) => entities[character]!);
+export const escapeHtml = (text: string): string =>
+  text.replace(hostile, '\ufffd').replace(/[&<>"']/g, (character) => entities[character]!);
 
 type Part = Html | string | number | null | undefined | readonly Part[];
 

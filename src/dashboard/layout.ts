@@ -1,4 +1,4 @@
-import { Html, html } from './html.ts';
+import { type Html, html } from './html.ts';
 
 export interface PageOptions {
   readonly title: string;

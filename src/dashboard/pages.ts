@@ -29,7 +29,9 @@ ${filters(view)}
       ? html`<p class="empty">There is nothing here. <code>windlass launch</code> makes an instance.</p>`
       : html`<table><thead><tr><th>Instance</th><th>Owner</th><th>State</th><th>Recipe</th><th>Cluster</th><th>Age</th><th>Now</th></tr></thead>
 <tbody>${items.map(
-          (item) => html`<tr><td><a href="${instancePath(base, item.instanceId)}">${item.instanceId}</a></td><td>${item.owner}</td><td>${stateTag(item.state)}</td>
+          (
+            item,
+          ) => html`<tr><td><a href="${instancePath(base, item.instanceId)}">${item.instanceId}</a></td><td>${item.owner}</td><td>${stateTag(item.state)}</td>
 <td>${item.profile || item.app}</td><td>${item.cluster}</td><td>${ageWords(now - item.createdAt)}</td><td>${whatNow(item)}</td></tr>`,
         )}</tbody></table>`
   }</div>
@@ -89,7 +91,12 @@ function facts(record: InstanceRecord, now: number, everything: boolean): [strin
     ['Restarts', record.restartCount > 0 ? String(record.restartCount) : ''],
     ['Exit code', record.exitCode === null ? '' : String(record.exitCode)],
     ['Created', html`${time(record.createdAt)} <span class="soft">${ageWords(now - record.createdAt)} ago</span>`],
-    ['Ready', record.readyAt > 0 ? html`${time(record.readyAt)} <span class="soft">after ${durationWords(record.readyAt - record.createdAt)}</span>` : ''],
+    [
+      'Ready',
+      record.readyAt > 0
+        ? html`${time(record.readyAt)} <span class="soft">after ${durationWords(record.readyAt - record.createdAt)}</span>`
+        : '',
+    ],
     ['Expires', record.expiresAt > 0 ? time(record.expiresAt) : ''],
   ];
   return all.filter(([, value]) => value !== '');

@@ -37,4 +37,5 @@ const sentences: Readonly<Record<string, (event: InstanceEvent) => string>> = {
   'command.exited': (event) => `the command ended with ${text(event.exitCode)}`,
 };
 
-export const eventWords = (event: InstanceEvent): string => (sentences[event.type] ?? (() => event.type.replaceAll('_', ' ')))(event);
+export const eventWords = (event: InstanceEvent): string =>
+  (sentences[event.type] ?? (() => event.type.replaceAll('_', ' ')))(event);

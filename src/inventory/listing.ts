@@ -50,7 +50,9 @@ async function list(redis: Redis | Cluster, keys: Keys, options: ListOptions): R
     for (const [at, record] of (await records(redis, keys, members)).entries()) {
       cursor = members[at] as string;
       if (record && matches(record, options)) items.push(record);
-      if (items.length === options.limit) return { items, nextCursor: cursor };
+      if (items.length < options.limit) continue;
+      const more = await page(redis, keys, { ...options, limit: 1 }, cursor);
+      return { items, nextCursor: more.length > 0 ? cursor : null };
     }
     if (members.length < options.limit) return { items, nextCursor: null };
   }

@@ -12,6 +12,9 @@ import { failLaunch, finishRollback } from './rollback.ts';
 import { runStages } from './run-stages.ts';
 import { waitForBegin } from './waiting.ts';
 
+/** Starts in a row that no handler ended in order: a launch that kills its workers must not go on for ever. */
+const maxCrashes = 10;
+
 type Begun = Extract<BeginAnswer, { kind: 'ok' }>;
 
 /** One attempt of a launch; every start goes the same way: read the record, go on from it (I7). */
@@ -61,11 +64,15 @@ function leave(begun: Exclude<BeginAnswer, { kind: 'ok' | 'wait' }>): Exit {
   return ended('superseded');
 }
 
+const crashed = (starts: number) =>
+  new WindlassError('unclassified', `The launch was started ${starts} times in a row without an end.`, { evidence: { starts } });
+
 const ended = (code: 'superseded'): Exit => ({ kind: 'yielded', error: new WindlassError(code), again: false });
 
 async function attempt(context: JobContext, begun: Begun, payload: LaunchPayload): Promise<Exit> {
   const base = createBench(context, begun);
   if (begun.record.state === 'rolling_back') return finishRollback(base);
+  if (begun.record.crashes > maxCrashes) return failLaunch(base, crashed(begun.record.crashes), 'launch');
   try {
     const { profile, template } = await openRecorded(context, begun.record);
     const identity = identityOf(context.config.installation, begun.record, payload);

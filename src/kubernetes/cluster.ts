@@ -4,11 +4,12 @@ import { canonicalJson, sha256 } from '../names.ts';
 import { ApiError } from './api-error.ts';
 import { createConnection } from './connection.ts';
 import { reviveDates, reviveMeta } from './dates.ts';
+import { eventTime } from './event-time.ts';
 import { createExec } from './exec.ts';
 import { createForward } from './forward.ts';
 import { createLogs } from './logs.ts';
 import { assertLabelName, assertObjectName, assertUid } from './names.ts';
-import { createPodCache, eventTime } from './pod-cache.ts';
+import { createPodCache } from './pod-cache.ts';
 import type { AccessQuestion, CallOptions, Cluster, Kind, KindMap, MetadataPage, RemoveOptions } from './port.ts';
 import { type CallSeen, createRest, type Rest, type RestCall } from './rest.ts';
 

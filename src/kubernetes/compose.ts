@@ -203,8 +203,13 @@ function ownedVolumes(input: ComposeInput): V1Volume[] {
 }
 
 /** Backquotes, since Kubernetes reads $( ) in a command as a reference to a variable. Renamed last: never half there. */
-const copyNode =
-  'cp -f "`command -v node`" "$WINDLASS_OPT_DIR/node.tmp" && mv -f "$WINDLASS_OPT_DIR/node.tmp" "$WINDLASS_OPT_DIR/node"';
+const copyNode = [
+  'set -e',
+  'bin="$WINDLASS_OPT_DIR/bin"',
+  'mkdir -p "$bin"',
+  'cp -f "`command -v node`" "$bin/node.tmp"',
+  'mv -f "$bin/node.tmp" "$bin/node"',
+].join('\n');
 
 /**
  * Delivery init_image: an image that has Node gives its runtime to one that has none. The agent itself still comes from

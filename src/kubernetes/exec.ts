@@ -129,7 +129,8 @@ function createSession(options: ExecOptions): Session {
 }
 
 function closeSocket(socket: WebSocket): void {
-  socket.resume();
+  // Only a socket that has frames can be paused; resuming one that never opened throws.
+  if (socket.isPaused) socket.resume();
   socket.close();
   // A server that never answers the close would keep the connection for ever.
   setTimeout(() => socket.terminate(), 2000).unref();

@@ -153,7 +153,7 @@ function transmit(remote: WebSocket, local: Socket): void {
   // No half-close on the wire: closing now would lose the answer (libraries: verified).
   local.once('end', () => local.setTimeout(lastWordMs, () => local.destroy()));
   local.once('close', () => {
-    remote.resume();
+    if (remote.isPaused) remote.resume();
     remote.close();
     setTimeout(() => remote.terminate(), 2000).unref();
   });

@@ -1,6 +1,6 @@
 import type { CoreV1Event, V1Pod } from '@kubernetes/client-node';
 import { abortReason } from './api-error.ts';
-import { timeOf } from './dates.ts';
+import { eventTime } from './event-time.ts';
 import { keys } from './ownership.ts';
 import type { PodCache, PodChange } from './port.ts';
 import type { Rest } from './rest.ts';
@@ -154,15 +154,4 @@ function createEventStore() {
       return true;
     },
   };
-}
-
-/** When it was last seen, ms: the newer API fills eventTime, the older one lastTimestamp. */
-export function eventTime(event: CoreV1Event): number {
-  return (
-    timeOf(event.series?.lastObservedTime) ??
-    timeOf(event.lastTimestamp) ??
-    timeOf(event.eventTime) ??
-    timeOf(event.metadata.creationTimestamp) ??
-    0
-  );
 }

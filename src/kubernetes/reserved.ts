@@ -34,12 +34,10 @@ export function isReservedEnv(name: string): boolean {
   return name === 'HOME' || name.startsWith('WINDLASS_');
 }
 
-/** At, below or above one of our mounts: a mount above would hide ours. */
+/** At or below one of our mounts. Above is fine: runtimes mount outer paths first. */
 export function isReservedPath(path: string): boolean {
   const clean = normalize(path);
-  return Object.values(podPaths).some(
-    (own) => clean === own || clean.startsWith(`${own}/`) || own.startsWith(`${clean}/`) || clean === '/',
-  );
+  return Object.values(podPaths).some((own) => clean === own || clean.startsWith(`${own}/`));
 }
 
 function normalize(path: string): string {

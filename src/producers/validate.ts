@@ -1,7 +1,7 @@
 import { type LaunchPayload, launchSchema } from '../jobs/catalog.ts';
 import { matches } from '../jobs/images.ts';
 import { parsePayload } from '../jobs/parse.ts';
-import { compareQuantities } from '../kubernetes/quantity.ts';
+import { compareQuantity } from '../kubernetes/quantity.ts';
 import { type Issue, refuse, WindlassError } from '../errors.ts';
 import { granted, type Offer } from './offer.ts';
 
@@ -95,7 +95,7 @@ function clamp(wanted: Readonly<Record<string, string>>, ceilings: Readonly<Reco
   return Object.fromEntries(
     Object.entries(wanted).map(([name, quantity]) => {
       const ceiling = ceilings[name];
-      return [name, ceiling !== undefined && compareQuantities(quantity, ceiling) > 0 ? ceiling : quantity];
+      return [name, ceiling !== undefined && compareQuantity(quantity, ceiling) > 0 ? ceiling : quantity];
     }),
   );
 }

@@ -196,7 +196,7 @@ describe('the adapter on a real cluster', () => {
     it('keeps the tail of captured output', async () => {
       const { stdout } = await cluster.exec(target, ['sh', '-c', 'head -c 200000 /dev/zero | tr "\\0" a; echo end']);
       expect(stdout.length).toBe(64 * 1024);
-      expect(stdout.endsWith('a\nend\n'.slice(1))).toBe(true);
+      expect(stdout.endsWith('aend\n')).toBe(true);
     });
 
     it('ends in time when the command does not, with stdin left open by the caller', async () => {
@@ -230,7 +230,7 @@ describe('the adapter on a real cluster', () => {
     const forward = await cluster.forward('windlass-shell', 8765);
     const post = (path: string, body: string) =>
       new Promise<string>((resolve, reject) => {
-        const call = httpRequest({ host: '127.0.0.1', port: forward.port, path, method: 'POST' }, (response) => {
+        const call = httpRequest({ host: '127.0.0.1', port: forward.port, path, method: 'POST', agent: false }, (response) => {
           let text = '';
           response.on('data', (chunk) => {
             text += chunk;

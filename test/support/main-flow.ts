@@ -5,10 +5,18 @@ import type { World } from './world.ts';
 /** The main job, the same on every cluster: launch, exec, write, keep, relaunch, teardown. Asserts on records and objects. */
 export async function mainFlow(world: World, id: string): Promise<void> {
   const { producer, inventory } = world.operator;
-  const request = { version: 1, instanceId: id, profile: 'node', env: { GREETING: 'hello "$world"\n' }, secretEnv: { SECRET: 's3cr3t-value' } };
+  const request = {
+    version: 1,
+    instanceId: id,
+    profile: 'node',
+    env: { GREETING: 'hello "$world"\n' },
+    secretEnv: { SECRET: 's3cr3t-value' },
+  };
   const first = await producer.launch(request);
   const record = await world.ready(id);
-  expect(record.stages.map((stage) => [stage.name, stage.state])).toEqual(['workspace', 'pod', 'bootstrap', 'connect', 'ready'].map((name) => [name, 'done']));
+  expect(record.stages.map((stage) => [stage.name, stage.state])).toEqual(
+    ['workspace', 'pod', 'bootstrap', 'connect', 'ready'].map((name) => [name, 'done']),
+  );
 
   const pod = await world.cluster.read('pods', podName(record.hash));
   expect(pod?.metadata?.uid).toBe(record.pod?.uid);

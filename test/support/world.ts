@@ -24,7 +24,11 @@ export interface World {
   /** Starts a worker as a process of its own, which can be killed; resolves once it takes jobs. */
   workerProcess(env?: Record<string, string>): Promise<ChildProcess>;
   /** Resolves with the record once `test` holds; undefined = the record is gone. Throws after `seconds`. */
-  until(instanceId: string, test: (record: InstanceRecord | undefined) => boolean, seconds?: number): Promise<InstanceRecord | undefined>;
+  until(
+    instanceId: string,
+    test: (record: InstanceRecord | undefined) => boolean,
+    seconds?: number,
+  ): Promise<InstanceRecord | undefined>;
   ready(instanceId: string, seconds?: number): Promise<InstanceRecord>;
   gone(instanceId: string, seconds?: number): Promise<void>;
   exec(instanceId: string, command: readonly string[]): Promise<{ exitCode: number; stdout: string; stderr: string }>;
@@ -48,7 +52,13 @@ const template = (image: string) => ({
   template: {
     spec: {
       terminationGracePeriodSeconds: 5,
-      securityContext: { runAsNonRoot: true, runAsUser: 1000, runAsGroup: 1000, fsGroup: 1000, seccompProfile: { type: 'RuntimeDefault' } },
+      securityContext: {
+        runAsNonRoot: true,
+        runAsUser: 1000,
+        runAsGroup: 1000,
+        fsGroup: 1000,
+        seccompProfile: { type: 'RuntimeDefault' },
+      },
       containers: [
         {
           name: 'agent',
@@ -87,7 +97,8 @@ export async function createWorld(options: WorldOptions): Promise<World> {
     },
     until: (id, test, seconds = 60) => until(operator, id, test, seconds),
     async ready(id, seconds = 60) {
-      const settled = (record: InstanceRecord | undefined) => record?.state === 'ready' || (record?.state === 'failed' && record.failure !== null);
+      const settled = (record: InstanceRecord | undefined) =>
+        record?.state === 'ready' || (record?.state === 'failed' && record.failure !== null);
       const record = await until(operator, id, settled, seconds);
       if (record?.state !== 'ready') throw new Error(`${id} failed: ${JSON.stringify(record?.failure)}`);
       return record;
@@ -110,7 +121,11 @@ export async function createWorld(options: WorldOptions): Promise<World> {
 
 async function writeConfig(dir: string, redisUrl: string, options: WorldOptions): Promise<LoadedConfig> {
   const keys = await newKeys();
-  const workspace = { mode: 'managed_pvc', size: '64Mi', ...(options.storageClass ? { storageClass: options.storageClass } : {}) };
+  const workspace = {
+    mode: 'managed_pvc',
+    size: '64Mi',
+    ...(options.storageClass ? { storageClass: options.storageClass } : {}),
+  };
   const config = {
     installation: 'test',
     redis: { url: redisUrl },
@@ -120,7 +135,7 @@ async function writeConfig(dir: string, redisUrl: string, options: WorldOptions)
       scratch: { podTemplateFile: 'profiles/node.yaml', workspace: { mode: 'empty_dir' } },
     },
     secrets: {
-      sealing: [{ id: 's1', publicKey: keys.sealing.publicKey, privateKeyEnv: 'WINDLASS_SEALING_KEY' }],
+      sealing: [{ id: 's1', publicKey: keys.sealing.publicJwk, privateKeyEnv: 'WINDLASS_SEALING_KEY' }],
       atRest: [{ id: 'k1', keyEnv: 'WINDLASS_SECRET_KEY' }],
     },
     log: { level: process.env.WINDLASS_TEST_LOG ?? 'fatal' },
@@ -129,7 +144,7 @@ async function writeConfig(dir: string, redisUrl: string, options: WorldOptions)
   await mkdir(join(dir, 'profiles'));
   await writeFile(join(dir, 'profiles/node.yaml'), stringify(template(options.image)));
   await writeFile(join(dir, 'windlass.yaml'), stringify(config));
-  const env = `WINDLASS_SEALING_KEY=${JSON.stringify(keys.sealing.privateKey)}\nWINDLASS_SECRET_KEY=${keys.atRest}\n`;
+  const env = `WINDLASS_SEALING_KEY=${JSON.stringify(keys.sealing.privateJwk)}\nWINDLASS_SECRET_KEY=${keys.atRest}\n`;
   await writeFile(join(dir, 'windlass.env'), env, { mode: 0o600 });
   return loadConfig({ file: join(dir, 'windlass.yaml') });
 }
@@ -173,7 +188,9 @@ async function until(operator: Operator, id: string, test: (record: InstanceReco
     if (test(record)) return record;
     if (Date.now() > end) {
       const events = await operator.inventory.events(id, 0, 500);
-      throw new Error(`${id} did not get there in ${seconds} s: ${JSON.stringify(record)}\n${events.map((event) => JSON.stringify(event)).join('\n')}`);
+      throw new Error(
+        `${id} did not get there in ${seconds} s: ${JSON.stringify(record)}\n${events.map((event) => JSON.stringify(event)).join('\n')}`,
+      );
     }
     const seen = await operator.inventory.events(id, seq, 500);
     seq = seen.at(-1)?.seq ?? seq;
@@ -193,7 +210,11 @@ async function exec(operator: Operator, id: string, command: readonly string[]) 
     });
   try {
     const exit = await access.client.exec({ command, stdin: false }, { stdout: sink('stdout'), stderr: sink('stderr') });
-    return { exitCode: exit.exitCode, stdout: Buffer.concat(out.stdout).toString(), stderr: Buffer.concat(out.stderr).toString() };
+    return {
+      exitCode: exit.exitCode,
+      stdout: Buffer.concat(out.stdout).toString(),
+      stderr: Buffer.concat(out.stderr).toString(),
+    };
   } finally {
     await access.close();
   }

@@ -64,6 +64,9 @@ return once(function()
   forgetWait(A.verb .. '|' .. A.verb .. '-' .. hash .. '-' .. A.generation .. '-' .. A.run)
   change(hash, r, changes)
   lease(hash, changes.fence, A.verb, A.generation, A.run)
-  if not ours then append(hash, A.generation, A.events) end
+  if not ours then
+    if changes.state == 'removing' and r.state ~= 'removing' then append(hash, A.generation, { { t = 'removing', d = '{}' } }) end
+    append(hash, A.generation, A.events)
+  end
   return { kind = 'ok', fence = changes.fence }
 end, hash)

@@ -208,7 +208,7 @@ local function numbers(names)
 end
 local function registerWait(m, names)
   forgetWait(m)
-  local since = string.match(m, '%-(%d+)%-%d+$') or int(NOW)
+  local since = string.match(m, '^%a+|%a+%-%x+%-(%d+)%-%d+$') or int(NOW)
   for _, name in ipairs(names) do
     redis.call('ZADD', key('waiters', name), since, m)
     redis.call('PEXPIRE', key('waiters', name), WAITER_MS)

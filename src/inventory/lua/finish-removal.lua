@@ -24,7 +24,7 @@ local function restart(r)
     pod = 'null', workspace = 'null', agent = 'null', restartCount = '0', exitCode = 'null', stages = '[]', failure = 'null',
     crashes = '0', readyAt = '0', expiresAt = '0', removal = 'null', _next = '',
   }
-  for field, value in pairs(cjson.decode(r._next)) do changes[field] = value end
+  for field, value in pairs(cjson.decode(r._next ~= '' and r._next or '{}')) do changes[field] = value end
   append(hash, A.generation, { { t = 'gone', d = '{}' } })
   change(hash, r, changes)
   return 'requested'

@@ -6,7 +6,8 @@ local CLASS = { high = 0, normal = 1000, low = 2000 }
 
 -- Each further launch of an owner stands behind its earlier ones, so that another owner's first passes a thousand.
 local function priority()
-  return math.min((CLASS[A.class] or CLASS.normal) + 1 + redis.call('SCARD', key('queued', A.owner)), 2000000)
+  local depth = redis.call('SCARD', key('queued', A.owner))
+  return math.max(1, math.min((CLASS[A.class] or CLASS.normal) + depth, 2000000))
 end
 
 local function answer(kind, r)

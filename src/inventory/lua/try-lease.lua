@@ -7,7 +7,8 @@ return once(function()
   local stored = r and r.fence or redis.call('HGET', key('tombstone', hash), 'fence') or ''
   local fence = fenceAfter(stored)
   local generation, run = r and r.generation or '0', r and r.run or '0'
-  if r then change(hash, r, { fence = fence }) end
+  -- Not through `change`: being looked at by a sweep does not make a record newer.
+  if r then redis.call('HSET', key('record', hash), 'fence', fence) end
   lease(hash, fence, 'sweep', generation, run)
   return { kind = 'ok', fence = fence, instanceId = r and r.instanceId or '', generation = generation, run = run }
 end)

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto';
 import type { ClusterStore } from '../store.ts';
 import type { KubeObject } from '../types.ts';
 import { checkPodSecurity } from './pod-security.ts';
+import { type Resource, resourceNamed } from './resources.ts';
 import { forbidden, notFound } from './status.ts';
-import { resourceNamed, type Resource } from './resources.ts';
 
 const defaultClassAnnotation = 'storageclass.kubernetes.io/is-default-class';
 
@@ -29,11 +29,12 @@ export function checkNamespace(store: ClusterStore, resource: Resource, object: 
 const toleration = (key: string) => ({ key, operator: 'Exists', effect: 'NoExecute', tolerationSeconds: 300 });
 
 function addTolerations(pod: KubeObject): void {
-  const tolerations: { key?: string; effect?: string; operator?: string }[] = (pod.spec.tolerations ??= []);
+  const tolerations: { key?: string; effect?: string; operator?: string }[] = [...(pod.spec.tolerations ?? [])];
   for (const key of ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']) {
     const covered = tolerations.some((own) => (own.key === key || !own.key) && (!own.effect || own.effect === 'NoExecute'));
     if (!covered) tolerations.push(toleration(key));
   }
+  pod.spec.tolerations = tolerations;
 }
 
 function tokenVolume(name: string) {
@@ -66,7 +67,8 @@ function admitServiceAccount(store: ClusterStore, resource: Resource, pod: KubeO
   if (lacking.length === 0) return;
   const volume = tokenVolume(`kube-api-access-${randomSuffix()}`);
   spec.volumes = [...(spec.volumes ?? []), volume];
-  for (const one of lacking) one.volumeMounts = [...(one.volumeMounts ?? []), { name: volume.name, readOnly: true, mountPath: path }];
+  for (const one of lacking)
+    one.volumeMounts = [...(one.volumeMounts ?? []), { name: volume.name, readOnly: true, mountPath: path }];
 }
 
 function admitClaim(store: ClusterStore, claim: KubeObject): void {

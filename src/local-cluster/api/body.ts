@@ -5,7 +5,8 @@ import { ApiError, badRequest } from './status.ts';
 
 const limitBytes = 3 * 1024 * 1024;
 
-const mediaType = (request: IncomingMessage): string => (request.headers['content-type'] ?? '').split(';')[0]!.trim().toLowerCase();
+const mediaType = (request: IncomingMessage): string =>
+  (request.headers['content-type'] ?? '').split(';')[0]!.trim().toLowerCase();
 
 const unsupportedMedia = (message: string): ApiError => new ApiError(415, 'UnsupportedMediaType', message);
 

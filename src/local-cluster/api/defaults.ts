@@ -1,5 +1,5 @@
-import { parseQuantity } from './quantity.ts';
 import type { KubeObject } from '../types.ts';
+import { parseQuantity } from './quantity.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: parts of JSON objects whose shape is checked by validation, after this
 type Part = any;
@@ -49,7 +49,8 @@ function defaultItems(part: Part): void {
 }
 
 function defaultVolume(volume: Part): void {
-  for (const source of ['configMap', 'secret', 'projected', 'downwardAPI']) if (volume[source]) fill(volume[source], { defaultMode: 420 });
+  for (const source of ['configMap', 'secret', 'projected', 'downwardAPI'])
+    if (volume[source]) fill(volume[source], { defaultMode: 420 });
   if (volume.downwardAPI) defaultItems(volume.downwardAPI);
   if (volume.hostPath) fill(volume.hostPath, { type: '' });
   for (const source of list(volume.projected?.sources)) {
@@ -74,7 +75,8 @@ function defaultPod(pod: KubeObject): void {
     enableServiceLinks: true,
   });
   if (spec.hostNetwork) {
-    for (const container of list(spec.containers)) for (const port of list(container.ports)) fill(port, { hostPort: port.containerPort });
+    for (const container of list(spec.containers))
+      for (const port of list(container.ports)) fill(port, { hostPort: port.containerPort });
   }
 }
 

@@ -1,7 +1,7 @@
 import type { ClusterStore } from '../store.ts';
 import type { KubeObject } from '../types.ts';
-import { forbidden } from './status.ts';
 import type { Resource } from './resources.ts';
+import { forbidden } from './status.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: parts of a validated Pod
 type Part = any;
@@ -39,12 +39,15 @@ function baseline(pod: KubeObject, withCapabilities: boolean): string[] {
     found.push(`hostPort (${names} use${hostPorts.length > 1 ? '' : 's'} hostPort${hostPorts.length > 1 ? 's' : ''} ${ports})`);
   }
   const privileged = failing(pod, (container) => container.securityContext?.privileged === true);
-  if (privileged.length) found.push(`privileged (${listNames(privileged, 'container')} must not set securityContext.privileged=true)`);
+  if (privileged.length)
+    found.push(`privileged (${listNames(privileged, 'container')} must not set securityContext.privileged=true)`);
   const extra = failing(pod, (container) => addedCapabilities(container, baselineCapabilities).length > 0);
   if (withCapabilities && extra.length) {
     const added = containersOf(pod).flatMap((container) => addedCapabilities(container, baselineCapabilities));
     const names = added.map((name) => `"${name}"`).join(', ');
-    found.push(`non-default capabilities (${listNames(extra, 'container')} must not include ${names} in securityContext.capabilities.add)`);
+    found.push(
+      `non-default capabilities (${listNames(extra, 'container')} must not include ${names} in securityContext.capabilities.add)`,
+    );
   }
   const hostPaths = (pod.spec.volumes ?? []).filter((volume: Part) => volume.hostPath).map((volume: Part) => volume.name);
   if (withCapabilities && hostPaths.length) found.push(`hostPath volumes (${listNames(hostPaths, 'volume')})`);
@@ -62,7 +65,10 @@ function restrictedVolumeTypes(pod: KubeObject): string[] {
       .map((type) => [volume.name, type] as const),
   );
   if (bad.length === 0) return [];
-  const names = listNames(bad.map(([name]: readonly [string, string]) => name), 'volume');
+  const names = listNames(
+    bad.map(([name]: readonly [string, string]) => name),
+    'volume',
+  );
   const types = [...new Set(bad.map(([, type]: readonly [string, string]) => `"${type}"`))];
   return [
     `restricted volume types (${names} use${bad.length > 1 ? '' : 's'} restricted volume type${types.length > 1 ? 's' : ''} ${types.join(', ')})`,
@@ -76,7 +82,9 @@ function capabilityRule(pod: KubeObject): string[] {
   const parts: string[] = [];
   if (keeps.length) parts.push(`${listNames(keeps, 'container')} must set securityContext.capabilities.drop=["ALL"]`);
   if (adds.length) {
-    const added = [...new Set(containersOf(pod).flatMap((container) => addedCapabilities(container, only)))].map((name) => `"${name}"`);
+    const added = [...new Set(containersOf(pod).flatMap((container) => addedCapabilities(container, only)))].map(
+      (name) => `"${name}"`,
+    );
     parts.push(`${listNames(adds, 'container')} must not include ${added.join(', ')} in securityContext.capabilities.add`);
   }
   return parts.length ? [`unrestricted capabilities (${parts.join('; ')})`] : [];
@@ -101,7 +109,10 @@ function restricted(pod: KubeObject): string[] {
   const uid0 = failing(pod, (container) => container.securityContext?.runAsUser === 0);
   if (own.runAsUser === 0) found.push('runAsUser=0 (pod must not set runAsUser=0)');
   else if (uid0.length) found.push(`runAsUser=0 (${listNames(uid0, 'container')} must not set runAsUser=0)`);
-  const profile = failing(pod, (container) => !seccomp.has((container.securityContext?.seccompProfile ?? own.seccompProfile)?.type));
+  const profile = failing(
+    pod,
+    (container) => !seccomp.has((container.securityContext?.seccompProfile ?? own.seccompProfile)?.type),
+  );
   if (profile.length) {
     found.push(
       `seccompProfile (pod or ${listNames(profile, 'container')} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost")`,
@@ -120,7 +131,8 @@ export function checkPodSecurity(store: ClusterStore, resource: Resource, pod: K
   const labels = store.get('namespaces', undefined, pod.metadata.namespace ?? '')?.metadata.labels ?? {};
   const level = (mode: string) => labels[`pod-security.kubernetes.io/${mode}`] as Level | undefined;
   const version = (mode: string) => labels[`pod-security.kubernetes.io/${mode}-version`] ?? 'latest';
-  const text = (mode: string, found: readonly string[]) => `violate${mode === 'warn' ? '' : 's'} PodSecurity "${level(mode)}:${version(mode)}": ${found.join(', ')}`;
+  const text = (mode: string, found: readonly string[]) =>
+    `violate${mode === 'warn' ? '' : 's'} PodSecurity "${level(mode)}:${version(mode)}": ${found.join(', ')}`;
   const enforced = violations(level('enforce'), pod);
   if (enforced.length) throw forbidden(resource, pod.metadata.name, text('enforce', enforced));
   const warned = violations(level('warn'), pod);

@@ -25,7 +25,8 @@ export function parseQuantity(text: unknown): bigint | undefined {
   const [, sign, number = '', suffix = ''] = match;
   const [whole = '', fraction = ''] = number.split('.');
   const digits = BigInt(`${whole}${fraction}` || '0');
-  const power = suffix.length > 1 && /^[eE]/.test(suffix) && !suffix.endsWith('i') ? Number(suffix.slice(1)) : (decimal[suffix] ?? 0);
+  const power =
+    suffix.length > 1 && /^[eE]/.test(suffix) && !suffix.endsWith('i') ? Number(suffix.slice(1)) : (decimal[suffix] ?? 0);
   const value = scaled(digits, power + 3 - fraction.length, binary[suffix] ?? 1n);
   return sign === '-' ? -value : value;
 }

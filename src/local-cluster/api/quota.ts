@@ -70,7 +70,9 @@ export function usedIn(store: ClusterStore, namespace: string, served: readonly 
 function checkNamed(resource: Resource, pod: KubeObject, quota: KubeObject): void {
   const lacking = new Map<string, string[]>();
   for (const key of Object.keys(quota.spec?.hard ?? {}).sort()) {
-    const [kind, name] = key.startsWith('limits.') ? (['limits', key.slice(7)] as const) : (['requests', key.replace('requests.', '')] as const);
+    const [kind, name] = key.startsWith('limits.')
+      ? (['limits', key.slice(7)] as const)
+      : (['requests', key.replace('requests.', '')] as const);
     if (!computeNames.includes(name)) continue;
     const without = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])]
       .filter((container: Part) => container.resources?.[kind]?.[name] === undefined)

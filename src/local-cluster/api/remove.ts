@@ -1,6 +1,6 @@
 import { type ClusterStore, timestamp } from '../store.ts';
 import type { KubeObject } from '../types.ts';
-import { required, unsupported } from './field-errors.ts';
+import { unsupported } from './field-errors.ts';
 import type { Resource } from './resources.ts';
 import { badRequest, invalid, notFound, preconditionFailed } from './status.ts';
 import type { Target } from './write.ts';
@@ -19,10 +19,12 @@ const optionsKind = { resource: 'deleteoptions', kind: 'DeleteOptions', group: '
 
 /** From the body, or from the query where the body says nothing. */
 export function parseDeleteOptions(body: unknown, query: URLSearchParams): DeleteOptions {
-  if (body !== undefined && (typeof body !== 'object' || body === null)) throw badRequest('the body of a delete must be DeleteOptions');
+  if (body !== undefined && (typeof body !== 'object' || body === null))
+    throw badRequest('the body of a delete must be DeleteOptions');
   const given = (body ?? {}) as Record<string, unknown>;
   const grace = given.gracePeriodSeconds ?? query.get('gracePeriodSeconds') ?? undefined;
-  const policy = given.propagationPolicy ?? query.get('propagationPolicy') ?? (given.orphanDependents === true ? 'Orphan' : undefined);
+  const policy =
+    given.propagationPolicy ?? query.get('propagationPolicy') ?? (given.orphanDependents === true ? 'Orphan' : undefined);
   const dryRun = (given.dryRun as string[] | undefined) ?? query.getAll('dryRun');
   if (grace !== undefined && !Number.isInteger(Number(grace))) {
     throw badRequest(`strconv.ParseInt: parsing "${grace}": invalid syntax`);
@@ -65,8 +67,8 @@ function markDeleted(store: ClusterStore, draft: KubeObject, resource: Resource,
   const { metadata } = draft;
   const had = metadata.deletionTimestamp ? (metadata.deletionGracePeriodSeconds ?? 0) : undefined;
   const finalizers = new Set(metadata.finalizers ?? []);
-  if (had === undefined && options.propagationPolicy === 'Foreground') finalizers.add('foregroundDeletion');
-  if (had === undefined && options.propagationPolicy === 'Orphan') finalizers.add('orphan');
+  if (options.propagationPolicy === 'Foreground') finalizers.add('foregroundDeletion');
+  if (options.propagationPolicy === 'Orphan') finalizers.add('orphan');
   if (finalizers.size > 0) metadata.finalizers = [...finalizers];
   if (resource.kind === 'Namespace') {
     metadata.deletionTimestamp ??= timestamp(store.now());
@@ -99,19 +101,12 @@ export function deleteObject(store: ClusterStore, target: Target, options: Delet
   if (options.dryRun) return { object: draft, gone };
   if (gone) {
     store.remove(resource.resource, namespace, name);
-    return { object: draft, gone };
+    // Only kinds with a grace period answer with the marks of deletion.
+    return { object: resource.kind === 'Pod' ? draft : current, gone };
   }
   const marked = store.update(resource.resource, namespace, name, (object) => {
     object.metadata = draft.metadata;
     if (resource.kind === 'Namespace') object.status = draft.status;
   });
   return { object: marked ?? draft, gone };
-}
-
-/** The update that a namespace's controller sends; kept because clients exist that finalize by hand. */
-export function requireFinalizers(body: unknown): void {
-  const finalizers = (body as KubeObject | undefined)?.spec?.finalizers;
-  if (finalizers !== undefined && !Array.isArray(finalizers)) {
-    throw invalid({ resource: 'namespaces', kind: 'Namespace', group: '' }, '', [required('spec.finalizers')]);
-  }
 }

@@ -1,6 +1,17 @@
 import type { KubeObject } from '../types.ts';
 import { forbiddenField, invalidValue, required, tooLong } from './field-errors.ts';
-import { dnsLabel, dnsLabelText, labelValue, labelValueText, namePart, namePartText, serviceLabel, serviceLabelText, subdomain, subdomainText } from './names.ts';
+import {
+  dnsLabel,
+  dnsLabelText,
+  labelValue,
+  labelValueText,
+  namePart,
+  namePartText,
+  serviceLabel,
+  serviceLabelText,
+  subdomain,
+  subdomainText,
+} from './names.ts';
 import type { Resource } from './resources.ts';
 import type { FieldError } from './status.ts';
 

@@ -12,10 +12,16 @@ const list = (value: Part): Part[] => (Array.isArray(value) ? value : []);
 
 const quote = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value));
 
-function nameErrors(field: string, name: unknown, seen: Set<unknown>): FieldError[] {
-  if (typeof name !== 'string' || name === '') return [required(field)];
+/** Every name once; asked last, as the server does. */
+function uniqueErrors(field: string, name: unknown, seen: Set<unknown>): FieldError[] {
   if (seen.has(name)) return [duplicate(field, name)];
   seen.add(name);
+  return [];
+}
+
+function nameErrors(field: string, name: unknown, seen: Set<unknown>): FieldError[] {
+  if (typeof name !== 'string' || name === '') return [required(field)];
+  if (seen.has(name)) return [];
   if (name.length > 63) return [invalidValue(field, name, 'must be no more than 63 characters')];
   return dnsLabel.test(name) ? [] : [invalidValue(field, name, dnsLabelText)];
 }
@@ -24,7 +30,13 @@ function validatePorts(field: string, ports: Part[]): FieldError[] {
   return ports.flatMap((port, index) =>
     Number.isInteger(port?.containerPort) && port.containerPort >= 1 && port.containerPort <= 65_535
       ? []
-      : [invalidValue(`${field}.ports[${index}].containerPort`, port?.containerPort ?? 0, 'must be between 1 and 65535, inclusive')],
+      : [
+          invalidValue(
+            `${field}.ports[${index}].containerPort`,
+            port?.containerPort ?? 0,
+            'must be between 1 and 65535, inclusive',
+          ),
+        ],
   );
 }
 
@@ -33,7 +45,13 @@ function validateEnv(field: string, env: Part[]): FieldError[] {
     const at = `${field}.env[${index}]`;
     if (typeof entry?.name !== 'string' || entry.name === '') return [required(`${at}.name`)];
     if (entry.name.includes('=')) {
-      return [invalidValue(`${at}.name`, entry.name, "a valid environment variable name must consist only of printable ASCII characters other than '='")];
+      return [
+        invalidValue(
+          `${at}.name`,
+          entry.name,
+          "a valid environment variable name must consist only of printable ASCII characters other than '='",
+        ),
+      ];
     }
     if (entry.value && entry.valueFrom) {
       return [invalidValue(`${at}.valueFrom`, '', 'may not be specified when `value` is not empty')];
@@ -52,7 +70,11 @@ function validateMounts(field: string, mounts: Part[], volumes: ReadonlySet<stri
     if (!mount?.mountPath) errors.push(required(`${at}.mountPath`));
     else if (paths.has(mount.mountPath)) errors.push(invalidValue(`${at}.mountPath`, mount.mountPath, 'must be unique'));
     paths.add(mount?.mountPath);
-    if (String(mount?.subPath ?? '').split('/').includes('..')) {
+    if (
+      String(mount?.subPath ?? '')
+        .split('/')
+        .includes('..')
+    ) {
       errors.push(invalidValue(`${at}.subPath`, mount.subPath, "must not contain '..'"));
     }
     return errors;
@@ -64,7 +86,13 @@ function validateAmounts(field: string, resources: Part): FieldError[] {
     const limit = resources?.limits?.[name];
     const over = limit !== undefined && parseQuantity(request)! > parseQuantity(limit)!;
     return over
-      ? [invalidValue(`${field}.resources.requests`, quote(request), `must be less than or equal to ${name} limit of ${quote(limit)}`)]
+      ? [
+          invalidValue(
+            `${field}.resources.requests`,
+            quote(request),
+            `must be less than or equal to ${name} limit of ${quote(limit)}`,
+          ),
+        ]
       : [];
   });
 }
@@ -76,11 +104,12 @@ function validateContainers(field: string, containers: Part[], volumes: Readonly
     const at = `${field}[${index}]`;
     const errors = nameErrors(`${at}.name`, container?.name, names);
     if (!container?.image) errors.push(required(`${at}.image`));
+    errors.push(...validatePorts(at, list(container?.ports)));
+    errors.push(...validateMounts(at, list(container?.volumeMounts), volumes), ...validateEnv(at, list(container?.env)));
     if (!pullPolicies.includes(container?.imagePullPolicy)) {
       errors.push(unsupported(`${at}.imagePullPolicy`, container?.imagePullPolicy, pullPolicies));
     }
-    errors.push(...validatePorts(at, list(container?.ports)), ...validateEnv(at, list(container?.env)));
-    errors.push(...validateMounts(at, list(container?.volumeMounts), volumes), ...validateAmounts(at, container?.resources));
+    errors.push(...validateAmounts(at, container?.resources), ...uniqueErrors(`${at}.name`, container?.name, names));
     return errors;
   });
 }
@@ -88,9 +117,10 @@ function validateContainers(field: string, containers: Part[], volumes: Readonly
 function validateVolumes(volumes: Part[], names: Set<unknown>): FieldError[] {
   return volumes.flatMap((volume, index) => {
     const at = `spec.volumes[${index}]`;
-    const errors = nameErrors(`${at}.name`, volume?.name, names);
+    const errors = [...nameErrors(`${at}.name`, volume?.name, names), ...uniqueErrors(`${at}.name`, volume?.name, names)];
     const sources = Object.keys(volume ?? {}).filter((key) => key !== 'name' && volume[key] !== null);
-    for (const extra of sources.slice(1)) errors.push(forbiddenField(`${at}.${extra}`, 'may not specify more than 1 volume type'));
+    for (const extra of sources.slice(1))
+      errors.push(forbiddenField(`${at}.${extra}`, 'may not specify more than 1 volume type'));
     if (volume?.persistentVolumeClaim && !volume.persistentVolumeClaim.claimName) {
       errors.push(required(`${at}.persistentVolumeClaim.claimName`));
     }
@@ -148,7 +178,9 @@ function withAllowedChanges(spec: Part, old: Part): Part {
     result.activeDeadlineSeconds = old.activeDeadlineSeconds;
     if (old.activeDeadlineSeconds === undefined) delete result.activeDeadlineSeconds;
   }
-  const kept = list(old.tolerations).every((toleration) => list(spec.tolerations).some((other) => isDeepStrictEqual(other, toleration)));
+  const kept = list(old.tolerations).every((toleration) =>
+    list(spec.tolerations).some((other) => isDeepStrictEqual(other, toleration)),
+  );
   if (kept && old.tolerations) result.tolerations = old.tolerations;
   return result;
 }
@@ -158,6 +190,10 @@ export function validatePodUpdate(pod: KubeObject, current: KubeObject): FieldEr
   const names = (of: KubeObject, field: string) => list(of.spec?.[field]).map((container) => container?.name);
   if (!isDeepStrictEqual(names(pod, 'containers'), names(current, 'containers'))) {
     return [forbiddenField('spec.containers', 'pod updates may not add or remove containers')];
+  }
+  const [deadline, before] = [pod.spec.activeDeadlineSeconds, current.spec.activeDeadlineSeconds];
+  if (before !== undefined && deadline > before) {
+    return [invalidValue('spec.activeDeadlineSeconds', deadline, 'must be less than or equal to previous value')];
   }
   const same = isDeepStrictEqual(withAllowedChanges(pod.spec, current.spec), structuredClone(current.spec));
   return same ? [] : [forbiddenField('spec', fixedText)];

@@ -7,7 +7,8 @@ import { validatePodUpdate } from './validate-pod.ts';
 
 function validateDataUpdate(object: KubeObject, current: KubeObject): FieldError[] {
   const errors: FieldError[] = [];
-  if (object.kind === 'Secret' && object.type !== current.type) errors.push(invalidValue('type', object.type, 'field is immutable'));
+  if (object.kind === 'Secret' && object.type !== current.type)
+    errors.push(invalidValue('type', object.type, 'field is immutable'));
   if (!current.immutable) return errors;
   const fixed = 'field is immutable when `immutable` is set';
   if (!object.immutable) errors.push(forbiddenField('immutable', fixed));
@@ -53,4 +54,5 @@ const byKind: Readonly<Record<string, (object: KubeObject, current: KubeObject) 
 };
 
 /** What may not change on an object that exists. */
-export const validateUpdate = (object: KubeObject, current: KubeObject): FieldError[] => byKind[object.kind]?.(object, current) ?? [];
+export const validateUpdate = (object: KubeObject, current: KubeObject): FieldError[] =>
+  byKind[object.kind]?.(object, current) ?? [];

@@ -18,16 +18,20 @@ export function checkShape(resource: Resource, object: KubeObject): void {
   if (resource.kind === 'ConfigMap' || resource.kind === 'Secret') stringMaps.push([`${resource.kind}.data`, object.data]);
   for (const [field, map] of stringMaps) {
     if (map === undefined || map === null) continue;
-    if (typeof map !== 'object' || Array.isArray(map)) throw cannot(`json: cannot unmarshal into Go struct field ${field} of type map[string]string`);
+    if (typeof map !== 'object' || Array.isArray(map))
+      throw cannot(`json: cannot unmarshal into Go struct field ${field} of type map[string]string`);
     const wrong = Object.values(map).find((value) => typeof value !== 'string');
     const type = typeof wrong === 'boolean' ? 'bool' : Array.isArray(wrong) ? 'array' : typeof wrong;
-    if (wrong !== undefined && wrong !== null) throw cannot(`json: cannot unmarshal ${type} into Go struct field ${field} of type string`);
+    if (wrong !== undefined && wrong !== null)
+      throw cannot(`json: cannot unmarshal ${type} into Go struct field ${field} of type string`);
   }
   if (object.spec !== undefined && object.spec !== null && (typeof object.spec !== 'object' || Array.isArray(object.spec))) {
     throw cannot(`json: cannot unmarshal ${typeof object.spec} into Go struct field ${resource.kind}.spec`);
   }
   if (resource.kind === 'Secret') {
-    const bad = Object.values(object.data ?? {}).some((value) => !/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(String(value)));
+    const bad = Object.values(object.data ?? {}).some(
+      (value) => !/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(String(value)),
+    );
     if (bad) throw cannot('illegal base64 data at input byte 0');
   }
 }
@@ -54,10 +58,12 @@ function validateClaim({ spec }: KubeObject): FieldError[] {
   const errors: FieldError[] = [];
   const modes: unknown[] = Array.isArray(spec?.accessModes) ? spec.accessModes : [];
   if (modes.length === 0) errors.push(required('spec.accessModes', 'at least 1 access mode is required'));
-  for (const mode of modes) if (!accessModes.includes(String(mode))) errors.push(unsupported('spec.accessModes', mode, accessModes));
+  for (const mode of modes)
+    if (!accessModes.includes(String(mode))) errors.push(unsupported('spec.accessModes', mode, accessModes));
   const storage = spec?.resources?.requests?.storage;
   if (storage === undefined) errors.push(required('spec.resources[storage]'));
-  else if ((parseQuantity(storage) ?? 0n) <= 0n) errors.push(invalidValue('spec.resources[storage]', storage, 'must be greater than zero'));
+  else if ((parseQuantity(storage) ?? 0n) <= 0n)
+    errors.push(invalidValue('spec.resources[storage]', storage, 'must be greater than zero'));
   return errors;
 }
 

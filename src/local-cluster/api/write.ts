@@ -1,3 +1,6 @@
+import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import { timestamp } from '../store.ts';
 import type { KubeObject } from '../types.ts';
 import { admitCreate, checkNamespace, checkPolicies, randomSuffix } from './admission.ts';
 import type { ApiContext, WriteOptions } from './context.ts';
@@ -6,7 +9,7 @@ import { required } from './field-errors.ts';
 import { applyJsonPatch } from './patch.ts';
 import { checkQuotas } from './quota.ts';
 import { apiVersionOf, type Resource, resources } from './resources.ts';
-import { alreadyExists, ApiError, badRequest, conflict, invalid, notFound } from './status.ts';
+import { ApiError, alreadyExists, badRequest, conflict, invalid, notFound } from './status.ts';
 import { checkShape, validate } from './validate.ts';
 import { validateMetadataUpdate } from './validate-metadata.ts';
 import { hasBadQuantity } from './validate-pod.ts';
@@ -27,7 +30,9 @@ function asObject(resource: Resource, namespace: string | undefined, body: unkno
   }
   const { kind = resource.kind, apiVersion = apiVersionOf(resource), metadata, ...rest } = body as Record<string, unknown>;
   if (apiVersion !== apiVersionOf(resource)) {
-    throw badRequest(`the API version in the data (${apiVersion}) does not match the expected API version (${apiVersionOf(resource)})`);
+    throw badRequest(
+      `the API version in the data (${apiVersion}) does not match the expected API version (${apiVersionOf(resource)})`,
+    );
   }
   if (kind !== resource.kind) {
     throw badRequest(
@@ -51,7 +56,7 @@ function asObject(resource: Resource, namespace: string | undefined, body: unkno
 function rejectBadQuantities(resource: Resource, object: KubeObject): void {
   if (resource.kind !== 'Pod' || !hasBadQuantity(object)) return;
   throw badRequest(
-    "Pod in version \"v1\" cannot be handled as a Pod: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular expression \'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$\'',
   );
 }
 
@@ -97,12 +102,19 @@ export function createObject(context: ApiContext, target: Target, body: unknown,
 /** What a dry run answers: everything but a resourceVersion. */
 function dryRunCopy(context: ApiContext, object: KubeObject): KubeObject {
   const copy = structuredClone(object);
-  copy.metadata.uid ??= crypto.randomUUID();
-  copy.metadata.creationTimestamp ??= `${new Date(context.store.now()).toISOString().slice(0, 19)}Z`;
+  copy.metadata.uid ??= randomUUID();
+  copy.metadata.creationTimestamp ??= timestamp(context.store.now());
   return copy;
 }
 
-const kept = ['uid', 'creationTimestamp', 'deletionTimestamp', 'deletionGracePeriodSeconds', 'generation', 'generateName'] as const;
+const kept = [
+  'uid',
+  'creationTimestamp',
+  'deletionTimestamp',
+  'deletionGracePeriodSeconds',
+  'generation',
+  'generateName',
+] as const;
 
 /** Puts back what this path may not write: server fields, and either the status or everything but the status. */
 function restore(resource: Resource, object: KubeObject, current: KubeObject, subresource: string): KubeObject {
@@ -112,6 +124,7 @@ function restore(resource: Resource, object: KubeObject, current: KubeObject, su
     else if (field !== 'uid' || metadata.uid === undefined) metadata[field] = current.metadata[field];
   }
   const result = { ...object, metadata } as unknown as KubeObject;
+  if (resource.kind === 'Namespace') result.spec = subresource === 'finalize' ? object.spec : structuredClone(current.spec);
   if (!resource.hasStatus) return result;
   if (subresource === 'status') return { ...structuredClone(current), metadata: result.metadata, status: object.status };
   return current.status === undefined ? result : { ...result, status: structuredClone(current.status) };
@@ -168,7 +181,13 @@ export function updateObject(
   if (subresource === '' && errors.length === 0) errors.push(...validateUpdate(object, current));
   if (errors.length > 0) throw invalid(resource, name, errors);
   object.metadata.resourceVersion = current.metadata.resourceVersion;
+  if (object.metadata.generation !== undefined && !isDeepStrictEqual(object.spec, structuredClone(current.spec))) {
+    object.metadata.generation += 1;
+  }
   if (options.dryRun) return object;
-  if (isReleased(object)) return store.remove(resource.resource, namespace, name) ?? object;
+  if (isReleased(object)) {
+    store.remove(resource.resource, namespace, name);
+    return object;
+  }
   return store.update(resource.resource, namespace, name, (draft) => replaceWith(draft, object)) ?? object;
 }

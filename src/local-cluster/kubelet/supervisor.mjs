@@ -2,7 +2,7 @@
 // containers' processes and execs, delivers signals and opens connections to the Pod's loopback, for a kubelet that may
 // not enter the namespaces itself. Plain JavaScript without dependencies, because it is copied next to the Pods' data.
 import { spawn } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { constants } from 'node:os';
 
@@ -10,7 +10,7 @@ import { constants } from 'node:os';
 const toClient = { started: 0, stdout: 1, stderr: 2, exit: 3 };
 const fromClient = { stdin: 0, stdinEnd: 1, signal: 2, resize: 3 };
 
-const { socket: socketPath, paths } = JSON.parse(process.argv[2]);
+const { socket: socketPath, paths, open = [] } = JSON.parse(process.argv[2]);
 /** Container id → { namespaces, runs }: what must die with the container's main process. */
 const groups = new Map();
 /** The first container's main process: what a `kill 1` inside the Pod means. */
@@ -136,13 +136,16 @@ function run(socket, request, rest) {
   const started = () => {
     state.started = true;
     write(toClient.started, { pid: state.innerPid ?? child.pid });
+    if (state.trouble !== '') write(toClient.stderr, Buffer.from(state.trouble, 'latin1'));
+    state.trouble = '';
   };
+  state.begin = started;
   if (request.sandboxed) watchStart(state, started);
   else child.on('spawn', started);
   // Until the program runs, what comes on stderr is bwrap's own complaint: the reason of a failed start.
   child.stderr.on('data', (chunk) => {
     if (state.started || !request.sandboxed) return write(toClient.stderr, chunk);
-    state.trouble += chunk;
+    state.trouble += chunk.toString('latin1');
   });
   child.stdout.on('data', (chunk) => write(toClient.stdout, chunk));
   if (!request.stdin) child.stdin.end();
@@ -168,11 +171,10 @@ function ends(socket, state, request, write) {
     if (first === state) first = undefined;
     if (!state.started && state.trouble !== '' && value.error === undefined && !/execvp|^bwrap: /.test(state.trouble)) {
       // A program so short that it ended before we saw it run: what it wrote is its own.
-      write(toClient.stderr, Buffer.from(state.trouble));
-      state.started = true;
+      state.begin();
     }
     const failed = !state.started && state.trouble !== '' ? { error: state.trouble.trim() } : {};
-    if (!state.started && failed.error === undefined && value.error === undefined) write(toClient.started, { pid: 0 });
+    if (!state.started && failed.error === undefined && value.error === undefined) state.begin();
     socket.end(frame(toClient.exit, { ...value, ...failed }));
   };
   child.on('error', (error) => {
@@ -317,4 +319,6 @@ for (const signal of ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM', 'SIGUSR1', 'SIGU
   });
 }
 
+// A fresh tmpfs is 0755; memory volumes are everybody's.
+for (const folder of open) chmodSync(folder, 0o1777);
 server.listen(socketPath, () => process.stdout.write('ready\n'));

@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { podName } from '../../src/names.ts';
+import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { crashFlow, killPoints } from '../support/crash-flow.ts';
+import { mainFlow } from '../support/main-flow.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+let embedded: EmbeddedCluster;
+beforeAll(async () => {
+  embedded = await startCluster();
+});
+afterAll(async () => embedded?.close());
+
+const open = () => createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24' });
+
+describe('on the embedded cluster', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await open();
+    await world.worker();
+  });
+  afterAll(async () => world?.stop());
+
+  it('launches, runs commands, keeps the workspace, relaunches on it and tears down without a trace', async () => {
+    await mainFlow(world, 'flow / %é 😀');
+  });
+
+  it('an empty_dir workspace goes with its Pod, also when asked to be kept', async () => {
+    await world.operator.producer.launch({ version: 1, instanceId: 'scratch', profile: 'scratch' });
+    expect((await world.ready('scratch')).workspace).toMatchObject({ mode: 'empty_dir', created: false });
+    await world.operator.producer.teardown({ version: 1, instanceId: 'scratch', keepWorkspace: true });
+    await world.gone('scratch');
+    expect(await world.leftovers()).toEqual([]);
+  });
+
+  it('a prepare step runs before ready; one that fails is named with its exit code and output, and leaves nothing', async () => {
+    const request = { version: 1, profile: 'node', prepare: 'echo made > prepared; echo "prepare says hi"' };
+    await world.operator.producer.launch({ ...request, instanceId: 'prepared' });
+    await world.ready('prepared');
+    expect((await world.exec('prepared', ['cat', 'prepared'])).stdout).toBe('made\n');
+    await world.operator.producer.teardown({ version: 1, instanceId: 'prepared' });
+    await world.gone('prepared');
+
+    await world.operator.producer.launch({ ...request, instanceId: 'unprepared', prepare: 'echo "it broke here"; exit 9' });
+    const failed = await world.until('unprepared', (record) => record?.state === 'failed');
+    expect(failed?.failure).toMatchObject({ code: 'prepare_failed', retriable: false, stage: 'bootstrap' });
+    expect(failed?.failure?.message).toContain('9');
+    expect(JSON.stringify(failed?.failure?.evidence)).toContain('it broke here');
+    expect(await world.leftovers()).toEqual([]);
+  });
+
+  it('an image that does not exist fails for good with evidence, and leaves nothing', async () => {
+    const bad = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'fault.local/invalid-image-name', config: { installation: 'bad' } });
+    try {
+      await bad.worker();
+      await bad.operator.producer.launch({ version: 1, instanceId: 'bad', profile: 'node' });
+      const failed = await bad.until('bad', (record) => record?.state === 'failed');
+      expect(failed?.failure).toMatchObject({ code: 'image_invalid', retriable: false, stage: 'pod' });
+      expect(await bad.leftovers()).toEqual([]);
+    } finally {
+      await bad.stop();
+    }
+  });
+
+  it('50 launches at once are all ready, and 50 teardowns leave nothing', async () => {
+    const ids = Array.from({ length: 50 }, (_, index) => `burst-${index}`);
+    const { producer } = world.operator;
+    // Three times each: the same request is one instance.
+    await Promise.all(ids.flatMap((id) => [1, 2, 3].map(() => producer.launch({ version: 1, instanceId: id, profile: 'node', owner: `owner-${id}` }))));
+    const records = await Promise.all(ids.map((id) => world.ready(id, 85)));
+    expect(new Set(records.map((record) => record.pod?.uid)).size).toBe(50);
+    expect((await world.leftovers()).length).toBe(100);
+    await Promise.all(ids.map((id) => producer.teardown({ version: 1, instanceId: id })));
+    await Promise.all(ids.map((id) => world.gone(id, 85)));
+    expect(await world.leftovers()).toEqual([]);
+  }, 180_000);
+});
+
+describe('a worker killed on the embedded cluster', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await open();
+  });
+  afterAll(async () => world?.stop());
+
+  it.each(killPoints)('%s: another worker finishes with the same Pod', async (point) => {
+    await crashFlow(world, `crash ${point}`, point);
+  });
+});
+
+describe('a teardown during a launch', () => {
+  let world: World;
+  beforeAll(async () => {
+    world = await open();
+  });
+  afterAll(async () => world?.stop());
+
+  const reached = ['pvc_created', 'pvc_admitted', 'pod_created', 'pod_admitted', 'bootstrapped', 'connected'];
+  it.each(['requested', ...reached])('that has got to %s ends gone, with nothing left', async (checkpoint) => {
+    const id = `teardown at ${checkpoint}`;
+    const worker = checkpoint === 'requested' ? undefined : await world.worker();
+    await world.operator.producer.launch({ version: 1, instanceId: id, profile: 'node' });
+    const launched = await world.until(id, (record) => {
+      return record?.state === checkpoint || record?.state === 'ready' || (record?.stages.some((stage) => stage.checkpoint === checkpoint) ?? false);
+    });
+    await world.operator.producer.teardown({ version: 1, instanceId: id });
+    const second = worker ?? (await world.worker());
+    await world.gone(id);
+    expect(await world.leftovers()).toEqual([]);
+    expect(await world.cluster.read('pods', podName(launched?.hash ?? ''))).toBeUndefined();
+    await second.close();
+  });
+});
