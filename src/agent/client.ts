@@ -1,7 +1,6 @@
-import type { Readable, Writable } from 'node:stream';
 import { effect } from '../effects.ts';
 import { WindlassError } from '../errors.ts';
-import { runExec } from './exec-client.ts';
+import { type ExecStreams, runExec } from './exec-client.ts';
 import {
   type CreateInstanceRequest,
   type ExecExit,
@@ -12,18 +11,6 @@ import {
   protocolVersion,
 } from './protocol.ts';
 import { type Answer, ask, refused, type Wire } from './wire.ts';
-
-export interface ExecStreams {
-  /** Read when `start.stdin` is true; its end is the command's end of stdin. */
-  readonly stdin?: Readable;
-  /** Written with back-pressure, never ended. */
-  readonly stdout: Writable;
-  readonly stderr: Writable;
-  /** Aborting ends the command's whole process group. */
-  readonly signal?: AbortSignal;
-  /** Called once the agent took the command; `send` delivers a signal (SIGINT, …) to its process group. */
-  readonly onReady?: (send: (signal: NodeJS.Signals) => void) => void;
-}
 
 /**
  * The agent of one instance, at the local end of a forward. Errors: `forward_lost` (no connection, no or half an answer),

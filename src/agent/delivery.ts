@@ -59,10 +59,10 @@ const agentFile = `"\${WINDLASS_AGENT_DIR:-${podPaths.agent}}/agent.mjs"`;
  * Neither `$(` nor `$$` may be used in it: Kubernetes expands them.
  */
 export function bootLine(sha256: string): string[] {
-  const script = `rm -f "\${WINDLASS_RUN_DIR:-${podPaths.run}}/prepared"
-for tool in node sha256sum; do
+  const script = `for tool in node sha256sum; do
   command -v "$tool" >/dev/null 2>&1 || { echo "windlass: $tool not found" >&2; exit 127; }
 done
+rm -f "\${WINDLASS_RUN_DIR:-${podPaths.run}}/prepared"
 agent=${agentFile}
 sum=\`sha256sum <"$agent"\`
 if [ "\${sum%% *}" != ${sha256} ]; then

@@ -6,11 +6,15 @@ import { encodeFrame, type Frame, FrameReader } from './frames.ts';
 import { type ExecExit, type ExecStart, execChannel, execUpgrade, maxFrame } from './protocol.ts';
 import { parseJson, readAnswer, refused, requestOptions, transportError, type Wire } from './wire.ts';
 
-interface Streams {
+export interface ExecStreams {
+  /** Read when `start.stdin` is true; its end is the command's end of stdin. */
   readonly stdin?: Readable;
+  /** Written with back-pressure, never ended. */
   readonly stdout: Writable;
   readonly stderr: Writable;
+  /** Aborting ends the command's whole process group. */
   readonly signal?: AbortSignal;
+  /** Called once the agent took the command; `send` delivers a signal (SIGINT, …) to its process group. */
   readonly onReady?: (send: (signal: NodeJS.Signals) => void) => void;
 }
 
@@ -19,7 +23,7 @@ const upgradeMs = 30_000;
 const stdinPiece = 64 * 1024;
 
 /** Runs one command; settles on every end of the connection, and after all output was accepted. */
-export async function runExec(wire: Wire, start: ExecStart, streams: Streams): Promise<ExecExit> {
+export async function runExec(wire: Wire, start: ExecStart, streams: ExecStreams): Promise<ExecExit> {
   const first = encodeFrame(execChannel.start, Buffer.from(JSON.stringify(start)));
   if (first.length > maxFrame)
     throw new WindlassError('payload_too_large', 'The command and its environment are larger than 1 MiB.');
@@ -59,7 +63,7 @@ function upgrade(wire: Wire, signal: AbortSignal | undefined): Promise<{ socket:
 class Session {
   readonly #socket: Socket;
   readonly #start: ExecStart;
-  readonly #streams: Streams;
+  readonly #streams: ExecStreams;
   readonly #reader = new FrameReader();
   #exit: ExecExit | undefined;
   #error: unknown;
@@ -70,7 +74,7 @@ class Session {
   readonly #settled: Promise<void>;
   #settle: () => void = () => {};
 
-  constructor(socket: Socket, start: ExecStart, streams: Streams) {
+  constructor(socket: Socket, start: ExecStart, streams: ExecStreams) {
     this.#socket = socket;
     this.#start = start;
     this.#streams = streams;

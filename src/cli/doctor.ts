@@ -40,7 +40,8 @@ export function doctor(program: Command): void {
       return error === undefined;
     });
     await context.out.show({ document: { success: failures.length === 0, checks }, text: () => checks.map(line).join('\n') });
-    return failures[0]?.row.exit ?? 0;
+    // A wrong configuration explains the rest, so its exit code wins.
+    return (failures.find((error) => error.row.exit === 2) ?? failures[0])?.row.exit ?? 0;
   });
 }
 

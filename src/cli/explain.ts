@@ -1,6 +1,7 @@
+import type { V1ContainerState, V1Pod } from '@kubernetes/client-node';
 import type { Command } from 'commander';
 import { eventWords } from '../dashboard/words.ts';
-import { asWindlassError, errorBody } from '../errors.ts';
+import { asWindlassError, type ErrorBody, errorBody } from '../errors.ts';
 import type { InstanceEvent, InstanceRecord } from '../inventory/types.ts';
 import type { Operator } from '../main.ts';
 import { claimName, podName } from '../names.ts';
@@ -77,7 +78,31 @@ async function openJobs(operator: Operator, record: InstanceRecord): Promise<Ope
   return found;
 }
 
-type Objects = Readonly<Record<string, unknown>>;
+interface Objects {
+  readonly pod?: PodFacts | null;
+  readonly claim?: { readonly name: string; readonly uid: string; readonly phase: string; readonly deleting: boolean } | null;
+  readonly events?: readonly {
+    readonly type: string;
+    readonly reason: string;
+    readonly message: string;
+    readonly count: number;
+  }[];
+  readonly error?: ErrorBody;
+}
+interface PodFacts {
+  readonly name: string;
+  readonly uid: string;
+  readonly phase: string;
+  readonly deleting: boolean;
+  /** Conditions that are not true, with their reasons. */
+  readonly conditions: readonly string[];
+  readonly containers: readonly {
+    readonly name: string;
+    readonly ready: boolean;
+    readonly restarts: number;
+    readonly state: string;
+  }[];
+}
 
 /** An unreachable cluster is an answer too: what Redis knows is shown all the same. */
 async function clusterObjects(operator: Operator, record: InstanceRecord): Promise<Objects> {
@@ -89,30 +114,42 @@ async function clusterObjects(operator: Operator, record: InstanceRecord): Promi
     ]);
     const events = pod?.metadata?.uid ? await cluster.events(pod.metadata.uid) : [];
     return {
-      pod: pod && {
-        name: pod.metadata?.name,
-        uid: pod.metadata?.uid,
-        phase: pod.status?.phase,
-        deleting: pod.metadata?.deletionTimestamp ?? null,
-        conditions: pod.status?.conditions?.map(({ type, status, reason, message }) => ({ type, status, reason, message })),
-        containers: pod.status?.containerStatuses?.map(({ name, ready, restartCount, state }) => ({
-          name,
-          ready,
-          restartCount,
-          state,
-        })),
-      },
-      claim: claim && {
-        name: claim.metadata?.name,
-        uid: claim.metadata?.uid,
-        phase: claim.status?.phase,
-        deleting: claim.metadata?.deletionTimestamp ?? null,
-      },
-      events: events.map(({ type, reason, message, count }) => ({ type, reason, message, count })),
+      pod: pod ? podFacts(pod) : null,
+      claim: claim ? { ...named(claim), phase: claim.status?.phase ?? '' } : null,
+      events: events.map(({ type, reason, message, count }) => ({
+        type: type ?? '',
+        reason: reason ?? '',
+        message: message ?? '',
+        count: count ?? 1,
+      })),
     };
   } catch (error) {
     return { error: errorBody(asWindlassError(error)) };
   }
+}
+
+const named = ({ metadata }: { metadata?: V1Pod['metadata'] }) => ({
+  name: metadata?.name ?? '',
+  uid: metadata?.uid ?? '',
+  deleting: metadata?.deletionTimestamp !== undefined,
+});
+
+function podFacts(pod: V1Pod): PodFacts {
+  const reasons = (state: V1ContainerState | undefined) =>
+    Object.entries(state ?? {}).map(([name, detail]) => [name, (detail as { reason?: string }).reason].filter(Boolean).join(' '));
+  return {
+    ...named(pod),
+    phase: pod.status?.phase ?? '',
+    conditions: (pod.status?.conditions ?? [])
+      .filter(({ status }) => status !== 'True')
+      .map(({ type, reason, message }) => [type, reason, message].filter(Boolean).join(': ')),
+    containers: (pod.status?.containerStatuses ?? []).map(({ name, ready, restartCount, state }) => ({
+      name,
+      ready,
+      restarts: restartCount,
+      state: reasons(state).join(),
+    })),
+  };
 }
 
 interface Story {
@@ -122,26 +159,42 @@ interface Story {
   readonly recent: readonly InstanceEvent[];
 }
 
-function storyText(record: InstanceRecord, story: Story): string {
-  const { lease, jobs, objects, recent } = story;
-  const indent = (value: unknown) =>
-    JSON.stringify(value, null, 2)
-      .split('\n')
-      .map((line) => `  ${clean(line)}`)
-      .join('\n');
+function storyText(record: InstanceRecord, { lease, jobs, objects, recent }: Story): string {
+  const jobLine = (job: OpenJob) =>
+    `  ${job.jobId}: ${job.state}, ${job.startedTimes} starts${job.failedReason ? `, ${job.failedReason}` : ''}`;
   return [
-    `Lease:      ${lease.holder ? `${clean(lease.holder)} for ${lease.ttlMs} ms more` : 'nobody'} (fence ${lease.fence})`,
+    `Lease:      ${lease.holder ? `${lease.holder} for ${lease.ttlMs} ms more` : 'nobody'} (fence ${lease.fence})`,
     'Jobs:',
-    ...(jobs.length === 0
-      ? ['  none']
-      : jobs.map(
-          (job) =>
-            `  ${job.jobId}: ${job.state}, ${job.startedTimes} starts${job.failedReason ? `, ${clean(job.failedReason)}` : ''}`,
-        )),
+    ...(jobs.length === 0 ? ['  none'] : jobs.map(jobLine)),
     'In the cluster:',
-    indent(objects),
-    ...(record.failure ? ['Evidence:', indent(record.failure.evidence)] : []),
+    ...objectLines(objects),
+    ...(record.failure
+      ? [
+          'Evidence:',
+          ...JSON.stringify(record.failure.evidence, null, 2)
+            .split('\n')
+            .map((line) => `  ${line}`),
+        ]
+      : []),
     'Last events:',
-    ...recent.map((event) => `  ${event.at}  ${clean(eventWords(event))}`),
-  ].join('\n');
+    ...recent.map((event) => `  ${event.at}  ${eventWords(event)}`),
+  ]
+    .map(clean)
+    .join('\n');
+}
+
+function objectLines({ pod, claim, events, error }: Objects): string[] {
+  if (error) return [`  cannot be read: ${error.message}`];
+  const going = (object: { readonly deleting: boolean }) => (object.deleting ? ', being deleted' : '');
+  return [
+    pod ? `  Pod ${pod.name} (uid ${pod.uid}): ${pod.phase}${going(pod)}` : '  no Pod',
+    ...(pod?.containers ?? []).map(
+      ({ name, ready, restarts, state }) => `    container ${name}: ${state}${ready ? ', ready' : ''}, ${restarts} restarts`,
+    ),
+    ...(pod?.conditions ?? []).map((condition) => `    not ${condition}`),
+    claim ? `  Claim ${claim.name} (uid ${claim.uid}): ${claim.phase}${going(claim)}` : '  no claim of its own',
+    ...(events ?? []).map(
+      (event) => `  ${event.type} ${event.reason}${event.count > 1 ? ` (${event.count} times)` : ''}: ${event.message}`,
+    ),
+  ];
 }

@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { WindlassError } from '../errors.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
@@ -34,7 +33,7 @@ export function launch(program: Command): void {
     if (options.timeout !== undefined && !options.wait) throw usage('--timeout', 'only makes sense with --wait');
     const timeout = options.timeout === undefined ? undefined : seconds('--timeout', options.timeout);
     const request = await readRequest(options.file, options.set ?? []);
-    const secretEnv = await secretsFrom(options.secretEnv ?? [], options.secretFile ?? [], (path) => readFile(path));
+    const secretEnv = await secretsFrom(options.secretEnv ?? [], options.secretFile ?? []);
     return context.withCaller(async (caller) => {
       const accepted = await caller.producer.launch(request, Object.keys(secretEnv).length > 0 ? { secretEnv } : {});
       if (!options.wait) return showAccepted(context, accepted, 'launch');

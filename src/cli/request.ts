@@ -47,11 +47,7 @@ function requestFrom(text: string): Record<string, unknown> {
 }
 
 /** Secrets never come as arguments, where every process of the machine could read them: by name or by file only. */
-export async function secretsFrom(
-  names: readonly string[],
-  files: readonly string[],
-  read: (path: string) => Promise<Buffer>,
-): Promise<Record<string, string>> {
+export async function secretsFrom(names: readonly string[], files: readonly string[]): Promise<Record<string, string>> {
   const secrets: Record<string, string> = {};
   const issues: Issue[] = [];
   for (const name of names) {
@@ -62,7 +58,7 @@ export async function secretsFrom(
   for (const file of files) {
     const [name, path] = pair('--secret-file', file);
     try {
-      secrets[name] = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await read(path));
+      secrets[name] = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await readFile(path));
     } catch (error) {
       issues.push({ path: `--secret-file ${name}`, message: `cannot be read as text: ${(error as Error).message}` });
     }

@@ -39,7 +39,7 @@ export interface LeaseKeeper {
   grantOf(lease: Lease): LeaseGrant;
   /** The lease was released by a script: renew it no more. */
   settle(lease: Lease): void;
-  /** A message `hash generation run removeUpTo intent`: aborts at once what it supersedes. */
+  /** A message `hash generation run`: aborts at once what it supersedes. */
   onIntent(message: string): void;
   close(): void;
 }
@@ -115,9 +115,11 @@ export function createLeaseKeeper(options: {
       forget(holding);
     },
     onIntent(message) {
-      const [hash = '', ...asked] = message.split(' ');
+      const [hash = '', generation, run] = message.split(' ');
       const holding = holdings.get(hash);
-      if (holding && !wanted(holding.grant, asked)) supersede(holding);
+      // The rule of `wanted` in lua/common.lua: a removal goes on whatever else is asked (I11).
+      if (holding === undefined || holding.grant.verb === 'teardown') return;
+      if (generation !== holding.grant.generation || run !== holding.grant.run) supersede(holding);
     },
     close() {
       clearInterval(timer);
@@ -171,11 +173,4 @@ async function renew(
 /** The lease is still renewed until the handler lets go of it: nobody may act while it is on its way out. */
 function supersede(holding: Holding): void {
   holding.abort.abort(new WindlassError('superseded'));
-}
-
-/** The same rule as `wanted` in lua/common.lua, for the message that comes ahead of the renewal. */
-function wanted(grant: LeaseGrant, [generation, run, removeUpTo, intent]: readonly string[]): boolean {
-  if (grant.verb === 'teardown') return true;
-  if (generation !== grant.generation || run !== grant.run) return false;
-  return grant.verb !== 'launch' || (intent === 'present' && Number(removeUpTo) < Number(grant.generation));
 }

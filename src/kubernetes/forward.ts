@@ -12,8 +12,8 @@ import { frameOf, openSocket, sendFrame } from './websocket.ts';
 const channel = { data: 0, error: 1 } as const;
 /** Each channel starts with the port it belongs to, two bytes. */
 const portHeader = 2;
-/** After the local side has said its last word the answer may take so long; then the connection is given up. */
-const lastWordMs = 30_000;
+/** After the local side has said its last word, silence for so long means that nobody reads the answer any more. */
+const lastWordMs = 5000;
 const highWater = 1 << 20;
 
 export interface ForwardLog {
@@ -140,7 +140,9 @@ function receive(target: Target, remote: WebSocket, local: Socket): void {
 
 /** Local → Pod, with back-pressure by what the websocket has not sent yet. */
 function transmit(remote: WebSocket, local: Socket): void {
+  let asked = false;
   local.on('data', (chunk: Buffer) => {
+    asked = true;
     if (remote.bufferedAmount > highWater) local.pause();
     sendFrame(remote, Buffer.concat([Buffer.from([channel.data]), chunk])).then(
       () => {
@@ -151,7 +153,10 @@ function transmit(remote: WebSocket, local: Socket): void {
     );
   });
   // No half-close on the wire: closing now would lose the answer (libraries: verified).
-  local.once('end', () => local.setTimeout(lastWordMs, () => local.destroy()));
+  local.once('end', () => {
+    if (asked) local.setTimeout(lastWordMs, () => local.destroy());
+    else local.destroy();
+  });
   local.once('close', () => {
     if (remote.isPaused) remote.resume();
     remote.close();

@@ -1,8 +1,7 @@
 import type { Readable } from 'node:stream';
 import { type Dispatcher, request } from 'undici';
 import { effect } from '../effects.ts';
-import { WindlassError } from '../errors.ts';
-import { type ApiError, type Asked, abortReason, errorOfAnswer, errorOfTransport } from './api-error.ts';
+import { ApiError, type Asked, abortReason, errorOfAnswer, errorOfTransport, isAmbiguous } from './api-error.ts';
 import type { Access, Connection } from './connection.ts';
 
 export interface RestCall extends Asked {
@@ -51,6 +50,7 @@ export function createRest(connection: Connection, timeoutMs: number, seen: (cal
     let code = 0;
     try {
       const access = await connection.access();
+      if (signal.aborted) throw errorOfTransport(call, signal.reason, { sent: false });
       const answer = await dispatch(call, access, pool, signal);
       code = answer.statusCode;
       const date = Date.parse(String(answer.headers.date ?? ''));
@@ -68,13 +68,10 @@ export function createRest(connection: Connection, timeoutMs: number, seen: (cal
     try {
       return await once();
     } catch (error) {
-      const failure = asApiError(call, error);
-      if (signal.aborted) throw failure;
-      if (failure.status === 401) await connection.reload();
-      else if (call.method !== 'GET' || failure.status !== 0 || !failure.ambiguous) throw failure;
-      return once().catch((again: unknown) => {
-        throw asApiError(call, again);
-      });
+      if (signal.aborted || !(error instanceof ApiError)) throw error;
+      if (error.status === 401) await connection.reload();
+      else if (call.method !== 'GET' || error.status !== 0 || !error.ambiguous) throw error;
+      return await once();
     }
   };
 
@@ -85,15 +82,18 @@ export function createRest(connection: Connection, timeoutMs: number, seen: (cal
     try {
       return await attempt(call, signal, () => run(signal));
     } catch (error) {
-      // A read that was given up has no fate to find out: the caller's own reason says more. A write has (I5).
-      if (call.method === 'GET' && call.signal?.aborted) throw abortReason(call.signal);
+      // What was given up before it was sent, and a read, have no fate to find out: the caller's reason says more (I5).
+      if (call.signal?.aborted && (call.method === 'GET' || !isAmbiguous(error))) throw abortReason(call.signal);
       throw error;
     }
   };
 
   const readJson = async <T>(call: RestCall, signal: AbortSignal): Promise<RestAnswer<T>> => {
     const answer = await send(call, 'calls', signal);
-    const body = (await answer.body.json()) as T;
+    const body = (await answer.body.json().catch((error: unknown) => {
+      // The status said yes, but what was made is not known.
+      throw errorOfTransport(call, error);
+    })) as T;
     const date = Date.parse(String(answer.headers.date ?? ''));
     return { body, serverTime: Number.isNaN(date) ? Date.now() + skew : date };
   };
@@ -123,7 +123,8 @@ export function createRest(connection: Connection, timeoutMs: number, seen: (cal
   };
 }
 
-function dispatch(
+/** Whatever undici throws, the reason of an abort included, becomes a failure of which we know that it may have been sent. */
+async function dispatch(
   call: RestCall,
   access: Access,
   pool: 'calls' | 'streams',
@@ -132,7 +133,7 @@ function dispatch(
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(call.query ?? {})) if (value !== undefined) query.set(key, String(value));
   const search = query.size === 0 ? '' : `?${query}`;
-  return request(`${access.base}${call.path}${search}`, {
+  const sent = request(`${access.base}${call.path}${search}`, {
     method: call.method,
     dispatcher: access[pool],
     signal,
@@ -143,26 +144,32 @@ function dispatch(
     },
     ...(call.body === undefined ? {} : { body: JSON.stringify(call.body) }),
   });
+  return sent.catch((error: unknown) => {
+    throw errorOfTransport(call, error);
+  });
 }
 
 async function refusal(call: RestCall, answer: Dispatcher.ResponseData): Promise<ApiError> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of answer.body as AsyncIterable<Buffer>) {
-    chunks.push(chunk);
-    size += chunk.length;
-    if (size > maxErrorBody) break;
-  }
   const retryAfter = answer.headers['retry-after'];
   return errorOfAnswer(call, {
     status: answer.statusCode,
-    body: Buffer.concat(chunks).toString('utf8'),
+    body: await bodyStart(answer.body),
     retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
   });
 }
 
-function asApiError(call: RestCall, error: unknown): ApiError {
-  if (error instanceof WindlassError && 'ambiguous' in error) return error as ApiError;
-  if (error instanceof WindlassError) throw error;
-  return errorOfTransport(call, error);
+/** The first part of an error's body. The status decides; a body that breaks off only says less. */
+export async function bodyStart(body: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of body) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size > maxErrorBody) break;
+    }
+  } catch (error) {
+    chunks.push(Buffer.from(` (the answer broke off: ${(error as Error).message})`));
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { WebSocket } from 'ws';
 import { ApiError, type Asked, abortReason, errorOfAnswer, errorOfTransport } from './api-error.ts';
 import type { Connection } from './connection.ts';
+import { bodyStart } from './rest.ts';
 
 export interface SocketRequest extends Asked {
   readonly path: string;
@@ -53,12 +54,10 @@ async function open(connection: Connection, request: SocketRequest): Promise<Web
     socket.once('upgrade', (response) => response.socket.setKeepAlive(true, 15_000));
     socket.once('open', () => settle(() => resolve(socket)));
     socket.once('unexpected-response', (_outgoing, response) => {
-      void refusal(request, response)
-        .catch((error: unknown) => errorOfTransport(request, error, { sent: false }))
-        .then((error) => {
-          settle(() => reject(error));
-          socket.terminate();
-        });
+      void refusal(request, response).then((error) => {
+        settle(() => reject(error));
+        socket.terminate();
+      });
     });
     // Nothing runs in the Pod before the upgrade is answered: a failure here leaves no doubt.
     socket.once('error', (error) => settle(() => reject(errorOfTransport(request, error, { sent: false }))));
@@ -68,16 +67,9 @@ async function open(connection: Connection, request: SocketRequest): Promise<Web
 }
 
 async function refusal(asked: Asked, response: IncomingMessage): Promise<ApiError> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    chunks.push(chunk);
-    size += chunk.length;
-    if (size > 64 * 1024) break;
-  }
   return errorOfAnswer(asked, {
     status: response.statusCode ?? 0,
-    body: Buffer.concat(chunks).toString('utf8'),
+    body: await bodyStart(response),
     retryAfter: response.headers['retry-after'],
   });
 }

@@ -165,6 +165,7 @@ export function loadFaults(file: string | undefined, log: (message: string) => v
       return live.filter((one) => concerns(one.rule, request) && fires(one)).map((one) => one.rule.fault);
     },
     skewMs() {
+      refresh();
       for (const { rule } of live)
         if (typeof rule.fault === 'object' && 'clock_skew_ms' in rule.fault) return rule.fault.clock_skew_ms;
       return 0;

@@ -10,11 +10,12 @@ import { isAlreadyExists } from '../../src/kubernetes/api-error.ts';
 import { createClusters } from '../../src/kubernetes/clusters.ts';
 import { keys, sharedLabels } from '../../src/kubernetes/ownership.ts';
 import type { Cluster, PodChange } from '../../src/kubernetes/port.ts';
+import { createNamespace, realKubeconfig } from '../support/real-cluster.ts';
 
-const kubeconfigPath = process.env.KUBECONFIG ?? '';
-const suffix = randomBytes(4).toString('hex');
-const namespace = `windlass-adapter-${suffix}`;
-const installation = `adapter-${suffix}`;
+const kubeconfigPath = realKubeconfig();
+const space = await createNamespace('adapter');
+const namespace = space.name;
+const installation = 'adapter';
 const image = process.env.WINDLASS_TEST_IMAGE ?? 'node:local';
 
 const quiet = { debug: () => {}, info: () => {}, warn: () => {} };
@@ -33,7 +34,16 @@ function podOf(name: string, script: string, labels: Record<string, string> = {}
       restartPolicy: 'Never',
       terminationGracePeriodSeconds: 1,
       automountServiceAccountToken: false,
-      containers: [{ name: 'agent', image, imagePullPolicy: 'Never', command: ['sh', '-c', script] }],
+      securityContext: { runAsNonRoot: true, runAsUser: 1000, seccompProfile: { type: 'RuntimeDefault' } },
+      containers: [
+        {
+          name: 'agent',
+          image,
+          imagePullPolicy: 'Never',
+          command: ['sh', '-c', script],
+          securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } },
+        },
+      ],
     },
   };
 }
@@ -50,25 +60,11 @@ async function until<T>(what: string, look: () => T | undefined | Promise<T | un
 
 const isRunning = (pod: V1Pod | undefined) => (pod?.status?.containerStatuses?.[0]?.state?.running ? pod : undefined);
 
-/** The namespace is no kind that the adapter knows: it is made and removed by a raw call with the same credentials. */
-async function namespaceCall(method: 'POST' | 'DELETE'): Promise<void> {
-  const { createConnection } = await import('../../src/kubernetes/connection.ts');
-  const { createRest } = await import('../../src/kubernetes/rest.ts');
-  const raw = createConnection('raw', connection(namespace), '/');
-  const rest = createRest(raw, 30_000);
-  const path = method === 'POST' ? '/api/v1/namespaces' : `/api/v1/namespaces/${namespace}`;
-  const body = method === 'POST' ? { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } } : undefined;
-  await rest.call({ verb: method === 'POST' ? 'create' : 'delete', resource: 'namespaces', method, path, body });
-  await raw.close();
-}
-
 describe('the adapter on a real cluster', () => {
   let cluster: Cluster;
   let shell: V1Pod;
 
   beforeAll(async () => {
-    if (kubeconfigPath === '') throw new Error('KUBECONFIG names no cluster: these tests need a real one');
-    await namespaceCall('POST');
     cluster = clusters.get('main');
     await until('the service account', async () => {
       const made = await cluster.create('pods', podOf('windlass-shell', 'exec sleep 3600')).catch((error: unknown) => {
@@ -81,7 +77,7 @@ describe('the adapter on a real cluster', () => {
   }, 90_000);
 
   afterAll(async () => {
-    await namespaceCall('DELETE');
+    await space.remove();
     await clusters.close();
   }, 60_000);
 
@@ -105,7 +101,10 @@ describe('the adapter on a real cluster', () => {
     const pod = podOf('windlass-lost', 'true');
     const elsewhere = { ...pod, metadata: { ...pod.metadata, namespace: `${namespace}-missing` } };
     await expect(clusters.get('nowhere').create('pods', elsewhere)).rejects.toMatchObject({ code: 'namespace_not_found' });
-    const invalid = { ...pod, spec: { containers: [{ name: 'agent', image: '' }] } };
+    const [main] = pod.spec?.containers ?? [];
+    const invalid = { ...pod, spec: { ...pod.spec, containers: [{ ...main, name: 'Not A Name' }] } };
+    const privileged = { ...pod, spec: { containers: [{ name: 'agent', image }] } };
+    await expect(cluster.create('pods', privileged)).rejects.toMatchObject({ code: 'policy_denied' });
     await expect(cluster.create('pods', invalid)).rejects.toMatchObject({ code: 'template_rejected' });
     for (const name of ['', '.', '..', 'a/b', 'A', '../secrets'])
       await expect(cluster.remove('pods', name, { uid: 'x' })).rejects.toMatchObject({ code: 'invariant_broken' });

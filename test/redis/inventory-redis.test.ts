@@ -61,9 +61,9 @@ describe('a Redis that is away', () => {
     const inventory = await inventoryAt(first.url);
     await first.stop();
     const start = performance.now();
-    expect(await refusal(inventory.intendLaunch(launchOf('a')))).toBe('redis_unavailable');
-    expect(await refusal(inventory.read('a'))).toBe('redis_unavailable');
-    expect(performance.now() - start).toBeLessThan(12_000);
+    const codes = await Promise.all([refusal(inventory.intendLaunch(launchOf('a'))), refusal(inventory.read('a'))]);
+    expect(codes).toEqual(['redis_unavailable', 'redis_unavailable']);
+    expect(performance.now() - start).toBeLessThan(7000);
     await server([], port);
     await until(async () => (await refusal(inventory.read('a'))) === 'not refused');
     expect(await intend(inventory, 'b')).toMatchObject({ kind: 'accepted' });
@@ -148,7 +148,7 @@ test('a request is answered only when the replicas that the configuration asks f
 });
 
 test('a whole life works on a Redis Cluster', async () => {
-  const redis = await server(['--cluster-enabled', 'yes']);
+  const redis = await server(['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1']);
   const raw = rawAt(redis.port);
   await raw.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
   await until(async () => (await raw.call('CLUSTER', 'INFO'))?.toString().includes('cluster_state:ok') ?? false);

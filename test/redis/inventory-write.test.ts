@@ -127,6 +127,30 @@ describe('a launch job', () => {
     expect(third.kind).toBe('settled');
   });
 
+  test('that gave up goes back to suspended, and a later request is a new generation on the kept workspace', async () => {
+    const { inventory } = world;
+    await ready(inventory, 'a');
+    const removal = await remove(inventory, 'a', 'suspended');
+    const teardown = await begin(inventory, 'a', removal, { verb: 'teardown' });
+    await inventory.finishRemoval(teardown.lease, { generation: removal.generation, suspended: true });
+    const accepted = await intend(inventory, 'a');
+    const { lease } = await begin(inventory, 'a', accepted);
+    await inventory.write(lease, { state: 'rolling_back', set: { attemptsLeft: 0 } });
+    await inventory.write(lease, { state: 'suspended', release: true });
+    const again = await intend(inventory, 'a', { requestHash: 'h2' });
+    expect(again).toMatchObject({ kind: 'accepted', state: 'suspended', run: 1 });
+    expect(again.generation).toBeGreaterThan(accepted.generation);
+  });
+
+  test('that names the generation of a removal launches nothing', async () => {
+    const { inventory } = world;
+    await ready(inventory, 'a');
+    const removal = await remove(inventory, 'a');
+    const forged = { verb: 'launch' as const, generation: removal.generation, run: 1 };
+    expect(await inventory.begin('a', forged)).toEqual({ kind: 'superseded' });
+    expect((await inventory.read('a'))?.state).toBe('ready');
+  });
+
   test('that crashed is counted, and resumes in the state it was in', async () => {
     const { inventory, raw } = world;
     const accepted = await intend(inventory, 'a');

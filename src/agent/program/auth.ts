@@ -1,6 +1,6 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { join } from 'node:path';
-import { readIfThere, writeAtomic } from './files.ts';
+import { readJsonIfThere, writeAtomic } from './files.ts';
 
 export type HandshakeResult = { readonly token: string } | { readonly refused: 403 | 429; readonly why: string };
 
@@ -24,12 +24,9 @@ export class Auth {
   constructor(nonce: string, runDir: string) {
     this.#nonce = nonce;
     this.#path = join(runDir, 'token.json');
-    const kept = readIfThere(this.#path);
-    if (kept !== undefined) {
-      const { token, clientKey } = JSON.parse(kept.toString()) as { token: string; clientKey: string | null };
-      this.#token = token;
-      this.#clientKey = clientKey;
-    }
+    const kept = readJsonIfThere(this.#path) as { token: string; clientKey: string | null } | undefined;
+    this.#token = kept?.token;
+    this.#clientKey = kept?.clientKey ?? null;
   }
 
   /** The same client gets the same token again, since the answer may be lost on the way. */

@@ -26,7 +26,13 @@ export async function entry(settings: Settings): Promise<void> {
   await startMarker(settings.runDir);
   const identity = loadIdentity(settings);
   const address = addressOf(identity.ownEnv);
-  await prepareOnce(settings, identity, processes);
+  try {
+    await prepareOnce(settings, identity, processes);
+  } catch (error) {
+    // Ended by our SIGTERM, which ends this process too: not the script's failure.
+    if (processes.stopping) return;
+    throw error;
+  }
   const auth = new Auth(identity.nonce, settings.runDir);
   const instances = new Instances(settings, identity, processes);
   await listenForRekey(settings, auth);

@@ -12,6 +12,8 @@ import { inWorkspace, type Settings } from './settings.ts';
 const heartbeatMs = 2000;
 /** After the command ended: silence that means only a background process keeps the output open. */
 const silenceMs = 300;
+/** A client that has the exit frame and does not hang up is hung up on. */
+const hangUpMs = 5000;
 /** More than two pipes and our buffers hold. */
 const pipeBytes = 1 << 20;
 
@@ -51,6 +53,7 @@ export class ExecSession {
   }
 
   #receive(chunk: Buffer): void {
+    if (this.#finished) return;
     this.#instance.touch();
     try {
       for (const frame of this.#reader.push(chunk)) this.#handle(frame);
@@ -176,7 +179,7 @@ export class ExecSession {
     clearInterval(this.#heartbeat);
     // Unread stdin must not hold back the end of the connection.
     this.#socket.resume();
-    this.#socket.end();
+    this.#socket.end(() => setTimeout(() => this.#socket.destroy(), hangUpMs).unref());
   }
 
   #send(channel: number, payload: Buffer): boolean {

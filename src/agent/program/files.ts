@@ -28,6 +28,17 @@ export function readIfThere(path: string): Buffer | undefined {
   }
 }
 
+/** What we wrote as JSON earlier; undefined when there is none. A parser's own message would quote secrets into the log. */
+export function readJsonIfThere(path: string): unknown {
+  const text = readIfThere(path);
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text.toString());
+  } catch {
+    throw new Exit(exitCodes.configuration, `${path} is damaged`);
+  }
+}
+
 /**
  * Makes the folder private if it is missing, and refuses a symlink or a file anywhere on the way to it: what runs in the
  * Pod must not be able to send our secrets elsewhere.

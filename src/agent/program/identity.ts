@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { agentEnv } from '../protocol.ts';
-import { readIfThere } from './files.ts';
+import { readJsonIfThere } from './files.ts';
 import { Mask } from './mask.ts';
 import { Exit, exitCodes, processEnv, type Settings } from './settings.ts';
 
@@ -16,8 +16,8 @@ export interface Identity {
 }
 
 export function loadIdentity(settings: Settings): Identity {
-  const runtimeEnv = readJson(join(settings.optDir, 'runtime.json')) as Record<string, string>;
-  const auth = readJson(join(settings.runDir, 'auth.json')) as Auth;
+  const runtimeEnv = requireJson(join(settings.optDir, 'runtime.json')) as Record<string, string>;
+  const auth = requireJson(join(settings.runDir, 'auth.json')) as Auth;
   if (typeof auth.nonce !== 'string' || auth.nonce === '') throw new Exit(exitCodes.configuration, 'auth.json has no nonce');
   const all = { ...processEnv, ...runtimeEnv, ...auth.env };
   const secrets = auth.secretNames.map((name) => all[name]).filter((value) => value !== undefined);
@@ -36,15 +36,10 @@ interface Auth {
   readonly nonce: string;
 }
 
-function readJson(path: string): unknown {
-  const text = readIfThere(path);
-  if (text === undefined) throw new Exit(exitCodes.configuration, `${path} is missing: this container was not bootstrapped`);
-  try {
-    return JSON.parse(text.toString());
-  } catch {
-    // The parser's message would quote secrets into the container log.
-    throw new Exit(exitCodes.configuration, `${path} is damaged`);
-  }
+function requireJson(path: string): unknown {
+  const value = readJsonIfThere(path);
+  if (value === undefined) throw new Exit(exitCodes.configuration, `${path} is missing: this container was not bootstrapped`);
+  return value;
 }
 
 const ours: ReadonlySet<string> = new Set([agentEnv.host, agentEnv.port, agentEnv.nonce]);

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { CreateInstanceRequest, InstanceInfo } from '../protocol.ts';
-import { readIfThere, writeAtomic } from './files.ts';
+import { readJsonIfThere, writeAtomic } from './files.ts';
 import type { Identity } from './identity.ts';
 import { captureMasked } from './output.ts';
 import { type Processes, type Running, StartFailure } from './processes.ts';
@@ -58,7 +58,7 @@ export class Instances {
     this.#identity = identity;
     this.#processes = processes;
     this.#path = join(settings.runDir, 'instances.json');
-    const kept = JSON.parse(readIfThere(this.#path)?.toString() ?? '[]') as Kept[];
+    const kept = (readJsonIfThere(this.#path) ?? []) as Kept[];
     for (const { request, createdAt, command } of kept) {
       const killed = command?.exitCode === null ? { ...command, exitCode: 137, signal: 'SIGKILL' } : command;
       this.#byId.set(request.id, new Instance(request, createdAt, killed));

@@ -4,7 +4,7 @@ import { statSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import { closeChildEnds, makePipes } from './pipes.ts';
+import { closeChildEnds, makePipes, type Pipes } from './pipes.ts';
 
 export interface StartOptions {
   readonly cwd: string;
@@ -49,6 +49,7 @@ export class Processes {
   readonly #pipeFolder: string;
   readonly #groups = new Set<Running>();
   readonly #cleaner: NodeJS.Timeout;
+  #stopping = false;
 
   constructor(pipeFolder: string) {
     this.#pipeFolder = pipeFolder;
@@ -59,25 +60,27 @@ export class Processes {
   async start(argv: readonly string[], options: StartOptions): Promise<Running> {
     if (!isFolder(options.cwd)) throw new StartFailure(126, `windlass: ${options.cwd}: no such directory`);
     const pipes = await makePipes(this.#pipeFolder, options.stdin);
-    const child = spawn(argv[0]!, argv.slice(1), {
-      cwd: options.cwd,
-      env: { ...options.env },
-      detached: true,
-      stdio: pipes ? [...pipes.childFds] : [options.stdin ? 'pipe' : 'ignore', 'pipe', 'pipe'],
-    });
-    if (pipes) closeChildEnds(pipes);
-    const streams = pipes ?? { stdin: child.stdin ?? undefined, stdout: child.stdout!, stderr: child.stderr! };
-    if (child.pid === undefined) {
-      const [error] = (await once(child, 'error')) as [NodeJS.ErrnoException];
-      for (const stream of [streams.stdin, streams.stdout, streams.stderr]) stream?.destroy();
-      throw startFailure(argv[0]!, error);
+    try {
+      if (this.#stopping) throw new StartFailure(126, 'windlass: the workspace is stopping');
+      const child = await spawned(argv, options, pipes);
+      const streams = pipes ?? { stdin: child.stdin ?? undefined, stdout: child.stdout!, stderr: child.stderr! };
+      const running = new Group(child, child.pid!, streams);
+      this.#groups.add(running);
+      return running;
+    } catch (error) {
+      for (const stream of [pipes?.stdin, pipes?.stdout, pipes?.stderr]) stream?.destroy();
+      throw error;
+    } finally {
+      if (pipes) closeChildEnds(pipes);
     }
-    const running = new Group(child, child.pid, streams);
-    this.#groups.add(running);
-    return running;
+  }
+
+  get stopping(): boolean {
+    return this.#stopping;
   }
 
   async stopAll(): Promise<void> {
+    this.#stopping = true;
     clearInterval(this.#cleaner);
     this.#dropEmptyGroups();
     await Promise.all([...this.#groups].map((group) => group.terminate()));
@@ -85,6 +88,22 @@ export class Processes {
 
   #dropEmptyGroups(): void {
     for (const group of this.#groups) if (!groupLives(group.pid)) this.#groups.delete(group);
+  }
+}
+
+async function spawned(argv: readonly string[], options: StartOptions, pipes: Pipes | undefined): Promise<ChildProcess> {
+  try {
+    const child = spawn(argv[0]!, argv.slice(1), {
+      cwd: options.cwd,
+      env: { ...options.env, PWD: options.cwd },
+      detached: true,
+      stdio: pipes ? [...pipes.childFds] : [options.stdin ? 'pipe' : 'ignore', 'pipe', 'pipe'],
+    });
+    // Some failures are thrown, others arrive as an event.
+    if (child.pid === undefined) throw (await once(child, 'error'))[0];
+    return child;
+  } catch (error) {
+    throw startFailure(argv[0]!, error as NodeJS.ErrnoException);
   }
 }
 

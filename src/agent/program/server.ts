@@ -2,7 +2,15 @@ import { createReadStream, existsSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { agentPort, execUpgrade, type HandshakeRequest, type Health, type InstanceInfo, protocolVersion } from '../protocol.ts';
+import {
+  agentPort,
+  execUpgrade,
+  type HandshakeRequest,
+  type HandshakeResponse,
+  type Health,
+  type InstanceInfo,
+  protocolVersion,
+} from '../protocol.ts';
 import type { Auth } from './auth.ts';
 import { createRequest } from './checks.ts';
 import { ExecSession } from './exec.ts';
@@ -62,7 +70,7 @@ async function handshake({ auth }: ServerContext, request: IncomingMessage, resp
   }
   const result = auth.handshake(nonce, clientKey);
   if ('refused' in result) throw new Refusal(result.refused, result.why);
-  sendJson(response, 200, result);
+  sendJson(response, 200, result satisfies HandshakeResponse);
 }
 
 function authorize({ auth }: ServerContext, request: IncomingMessage): void {

@@ -187,11 +187,11 @@ local function unlease(hash, fence)
   return true
 end
 
--- Whether what this job was asked is still wanted. A removal is never superseded: it removes all up to its generation.
+-- Whether what this job was asked is still wanted: every newer intent has another generation or run. A removal is never
+-- superseded, since it removes all up to its generation; it is over when another one has done that.
 local function wanted(r, verb, generation, run)
   if verb == 'teardown' then return tonumber(generation) <= tonumber(r.removeUpTo) end
-  if r.generation ~= generation or r.run ~= run then return false end
-  return verb ~= 'launch' or (r.intent == 'present' and tonumber(r.removeUpTo) < tonumber(generation))
+  return r.generation == generation and r.run == run
 end
 
 -- Waiters: `m` = queue|jobId. One zset per wake key, in the order in which the requests were accepted.
@@ -229,6 +229,6 @@ end
 
 -- Running handlers learn of a newer intent from this message at once, and from their next renewal for certain.
 local function publishIntent(hash, r)
-  redis.call('PUBLISH', T .. ':intent', table.concat({ hash, r.generation, r.run, r.removeUpTo, r.intent }, ' '))
+  redis.call('PUBLISH', T .. ':intent', table.concat({ hash, r.generation, r.run }, ' '))
   bump('inst:' .. hash)
 end

@@ -8,10 +8,10 @@ return once(function()
       answers[i] = 'lost'
     else
       redis.call('PEXPIRE', key('lease', l[1]), A.ttl)
-      local v = redis.call('HMGET', key('record', l[1]), 'generation', 'run', 'removeUpTo', 'intent')
-      local r = { generation = v[1] or '0', run = v[2] or '0', removeUpTo = v[3] or '0', intent = v[4] or '' }
-      -- A removal goes on whatever else is asked (I11).
-      answers[i] = (l[3] == 'teardown' or wanted(r, l[3], l[4], l[5])) and 'ok' or 'superseded'
+      -- Without a record (a sweep's lease) generation and run are 0, until a launch makes one.
+      local v = redis.call('HMGET', key('record', l[1]), 'generation', 'run', 'removeUpTo')
+      local r = { generation = v[1] or '0', run = v[2] or '0', removeUpTo = v[3] or '0' }
+      answers[i] = wanted(r, l[3], l[4], l[5]) and 'ok' or 'superseded'
     end
   end
   return { answers = answers }

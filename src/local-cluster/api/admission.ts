@@ -104,6 +104,14 @@ export function admitCreate(store: ClusterStore, resource: Resource, object: Kub
   object.spec.preemptionPolicy ??= 'PreemptLowerPriority';
 }
 
+/** What is filled in again on updates: default tolerations of Pods, the addresses of a Service. */
+export function admitUpdate(object: KubeObject, current: KubeObject): void {
+  if (object.kind === 'Pod' && object.spec) addTolerations(object);
+  if (object.kind !== 'Service' || !object.spec || object.spec.type !== current.spec.type) return;
+  for (const field of ['clusterIP', 'clusterIPs', 'ipFamilies', 'ipFamilyPolicy'])
+    object.spec[field] ??= structuredClone(current.spec[field]);
+}
+
 /** The admission plugins that may refuse a valid object, except quotas. */
 export function checkPolicies(store: ClusterStore, resource: Resource, object: KubeObject, warn: (text: string) => void): void {
   if (resource.kind === 'Pod') checkPodSecurity(store, resource, object, warn);

@@ -16,6 +16,8 @@ export interface WriteOptions {
   readonly dryRun: boolean;
   /** From a `mutate` fault: what a mutating webhook would change. */
   readonly mutations: readonly Operation[];
+  /** From an `attachMs` fault: what the node is to know about a new object. */
+  readonly annotations: Readonly<Record<string, string>>;
   /** Becomes a `Warning` header. */
   readonly warn: (text: string) => void;
 }

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { RunningProcess } from '../types.ts';
-import { internalError, isRefusal, type Status } from './status.ts';
+import { internalError, isRefusal } from './status.ts';
 
 const CHANNEL = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 255 } as const;
 /** Above this the process's output is held back until the client has read. */
@@ -35,7 +35,7 @@ function exitStatus(exitCode: number): object {
   return {
     metadata: {},
     status: 'Failure',
-    message: `command terminated with exit code ${exitCode}`,
+    message: `command terminated with non-zero exit code: command terminated with exit code ${exitCode}`,
     reason: 'NonZeroExitCode',
     details: { causes: [{ reason: 'ExitCode', message: String(exitCode) }] },
   };
@@ -82,9 +82,10 @@ function receive(socket: WebSocket, process: RunningProcess): void {
   });
 }
 
-function failureOf(error: unknown): Status {
+function failureOf(error: unknown): object {
   const message = isRefusal(error) ? error.message : error instanceof Error ? error.message : String(error);
-  return internalError(message).status;
+  const { kind: _kind, apiVersion: _apiVersion, ...status } = internalError(message).status;
+  return status;
 }
 
 /** Ends the socket with what became of the command. */

@@ -12,6 +12,8 @@ export interface FaultPlan {
   readonly delayThenCommitMs: number;
   readonly refusal: { readonly error: ApiError; readonly retryAfter?: number | undefined } | undefined;
   readonly mutations: readonly Operation[];
+  /** What the node reads from a new Pod or claim, to attach its volumes late. */
+  readonly annotations: Readonly<Record<string, string>>;
   readonly hideFromListMs: number;
   readonly execDropAfter: number | undefined;
   readonly flags: ReadonlySet<string>;
@@ -37,20 +39,13 @@ function refusalOf(fault: Exclude<Fault, string>, writing: boolean): FaultPlan['
   return undefined;
 }
 
-/** What the kubelet reads to delay the attachment of a claim's volume. */
-const attachDelay = (ms: number): Operation[] => [
-  { op: 'add', path: '/metadata/annotations/fault.local~1attach-ms', value: String(ms) },
-];
-
 export function planFaults(faults: readonly Fault[], verb: string): FaultPlan {
   const objects = faults.filter((fault): fault is Exclude<Fault, string> => typeof fault === 'object');
   const flags = new Set(faults.filter((fault) => typeof fault === 'string'));
   const sum = (key: 'delayMs' | 'delayThenCommitMs' | 'hide_from_list_ms'): number =>
     objects.reduce((total, fault) => total + ((fault as Record<string, number>)[key] ?? 0), 0);
-  const mutations = objects.flatMap((fault) => {
-    if ('mutate' in fault) return fault.mutate as unknown as Operation[];
-    return 'attachMs' in fault && verb === 'create' ? attachDelay(fault.attachMs) : [];
-  });
+  const mutations = objects.flatMap((fault) => ('mutate' in fault ? (fault.mutate as unknown as Operation[]) : []));
+  const attach = objects.find((fault) => 'attachMs' in fault) as { attachMs: number } | undefined;
   const drop = objects.find((fault) => 'exec_drop_after' in fault) as { exec_drop_after: number } | undefined;
   return {
     dropBefore: flags.has('drop_before'),
@@ -59,6 +54,7 @@ export function planFaults(faults: readonly Fault[], verb: string): FaultPlan {
     delayThenCommitMs: sum('delayThenCommitMs'),
     refusal: objects.map((fault) => refusalOf(fault, writes.has(verb))).find(Boolean),
     mutations,
+    annotations: attach ? { 'fault.local/attach-ms': String(attach.attachMs) } : {},
     hideFromListMs: sum('hide_from_list_ms'),
     execDropAfter: drop?.exec_drop_after,
     flags,

@@ -34,7 +34,7 @@ function errorText(port: number, podUid: string, error: unknown): string {
 }
 
 /** Copies bytes both ways until either side ends; slow readers hold the other side back. */
-function join(socket: WebSocket, channel: number, stream: Duplex): void {
+function join(socket: WebSocket, channel: number, stream: Duplex): Promise<void> {
   stream.on('data', (data: Buffer) => {
     if (socket.readyState !== socket.OPEN) return;
     const full = socket.bufferedAmount > bufferLimit;
@@ -43,6 +43,8 @@ function join(socket: WebSocket, channel: number, stream: Duplex): void {
       if (full) stream.resume();
     });
   });
+  // It may come paused, so that nothing was lost before; listening alone does not start such a stream.
+  stream.resume();
   socket.on('message', (raw: Buffer) => {
     if (raw[0] !== channel || raw.length < 2 || !stream.writable) return;
     if (!stream.write(raw.subarray(1))) {
@@ -51,14 +53,19 @@ function join(socket: WebSocket, channel: number, stream: Duplex): void {
     }
   });
   socket.once('close', () => stream.destroy());
-  // One finished stream ends the whole socket, as it does on the real server.
-  stream.once('close', () => socket.close(1000));
-  stream.once('end', () => socket.close(1000));
+  return new Promise((resolve, reject) => {
+    stream.once('end', resolve);
+    stream.once('close', () => {
+      socket.resume();
+      resolve();
+    });
+    stream.once('error', reject);
+  });
 }
 
 /**
  * A `v4.channel.k8s.io` port forward: two channels a port (data, error), each opened with the port number. Frames that
- * arrive while the Pod is being dialled are kept: the socket is paused until then.
+ * arrive while the Pod is being dialled are kept: the socket is paused until then. It closes once every port is done.
  */
 export async function serveForward(
   socket: WebSocket,
@@ -75,22 +82,22 @@ export async function serveForward(
     socket.once('message', () => socket.terminate());
     return;
   }
+  let dialling = ports.length;
   socket.pause();
-  await Promise.all(
-    ports.map(async (port, index) => {
-      try {
-        if (faults.refuse) throw new Error(`failed to connect to localhost:${port} inside the Pod: connection refused`);
-        const stream = await node.dial(podUid, port);
-        stream.on('error', (error) => {
-          if (socket.readyState === socket.OPEN) socket.send(frame(index * 2 + 1, Buffer.from(errorText(port, podUid, error))));
-        });
-        join(socket, index * 2, stream);
-      } catch (error) {
-        if (socket.readyState !== socket.OPEN) return;
-        socket.send(frame(index * 2 + 1, Buffer.from(errorText(port, podUid, error))));
-        socket.close(1000);
-      }
-    }),
-  );
+  const settled = (): void => {
+    dialling -= 1;
+    if (dialling === 0) socket.resume();
+  };
+  const serve = async (port: number, index: number): Promise<void> => {
+    try {
+      if (faults.refuse) throw new Error(`failed to connect to localhost:${port} inside the Pod: connection refused`);
+      const stream = await node.dial(podUid, port).finally(settled);
+      await join(socket, index * 2, stream);
+    } catch (error) {
+      if (socket.readyState === socket.OPEN) socket.send(frame(index * 2 + 1, Buffer.from(errorText(port, podUid, error))));
+    }
+  };
+  await Promise.all(ports.map(serve));
   socket.resume();
+  if (socket.readyState === socket.OPEN) socket.close(1000);
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { KubeObject } from '../types.ts';
-import { patchTypeOf, readBody } from './body.ts';
+import { patchTypeOf } from './body.ts';
 import type { ApiContext, WriteOptions } from './context.ts';
 import { unsupported } from './field-errors.ts';
 import { type ListResult, listObjects } from './list.ts';
@@ -15,6 +15,8 @@ export interface Call {
   readonly route: Route;
   readonly query: URLSearchParams;
   readonly request: IncomingMessage;
+  /** Parsed; undefined when there is none. */
+  readonly body: unknown;
   readonly write: Omit<WriteOptions, 'dryRun'>;
   readonly hideFromListMs: number;
 }
@@ -45,8 +47,8 @@ function get(call: Call): Answer {
 }
 
 /** Everything is allowed here; a `mutate` fault on the review can say otherwise. */
-async function review(call: Call): Promise<Answer> {
-  const body = (await readBody(call.request)) as KubeObject | undefined;
+function review(call: Call): Answer {
+  const body = call.body as KubeObject | undefined;
   const answer = {
     kind: call.route.resource.kind,
     apiVersion: 'authorization.k8s.io/v1',
@@ -57,15 +59,14 @@ async function review(call: Call): Promise<Answer> {
   return { code: 201, plain: applyJsonPatch(answer, [...call.write.mutations]) };
 }
 
-async function create(call: Call): Promise<Answer> {
+function create(call: Call): Answer {
   if (call.route.resource.virtual) return review(call);
-  const body = await readBody(call.request);
-  return { code: 201, object: createObject(call.context, target(call), body, writeOptions(call)) };
+  return { code: 201, object: createObject(call.context, target(call), call.body, writeOptions(call)) };
 }
 
-async function update(call: Call): Promise<Answer> {
+function update(call: Call): Answer {
   const { context, route } = call;
-  const body = (await readBody(call.request)) as KubeObject | undefined;
+  const body = call.body as KubeObject | undefined;
   const current = context.store.get(route.resource.resource, route.namespace, route.name);
   const uid = body?.metadata?.uid;
   if (current && uid && uid !== current.metadata.uid) {
@@ -75,17 +76,16 @@ async function update(call: Call): Promise<Answer> {
   return { code: 200, object: updateObject(context, target(call), route.subresource, () => body, writeOptions(call)) };
 }
 
-async function patch(call: Call): Promise<Answer> {
-  const { context, route, request } = call;
+function patch(call: Call): Answer {
+  const { context, route, request, body } = call;
   const type = patchTypeOf(request);
-  const body = await readBody(request);
   const change = (current: KubeObject) => applyPatch(type, current, body);
   return { code: 200, object: updateObject(context, target(call), route.subresource, change, writeOptions(call)) };
 }
 
-async function remove(call: Call): Promise<Answer> {
-  const { context, route, query, request } = call;
-  const options = parseDeleteOptions(await readBody(request), query);
+function remove(call: Call): Answer {
+  const { context, route, query, body } = call;
+  const options = parseDeleteOptions(body, query);
   const { object, gone } = deleteObject(context.store, target(call), options);
   const explicit = options.propagationPolicy === 'Foreground' && !gone;
   if (!gone || route.resource.returnsDeleted) return { code: explicit ? 202 : 200, object };
@@ -100,9 +100,9 @@ function list(call: Call): Answer {
   return { code: 200, list: listObjects(context, route.resource, route.namespace, query, hideFromListMs) };
 }
 
-async function removeAll(call: Call): Promise<Answer> {
-  const { context, route, query, request } = call;
-  const options = parseDeleteOptions(await readBody(request), query);
+function removeAll(call: Call): Answer {
+  const { context, route, query, body } = call;
+  const options = parseDeleteOptions(body, query);
   const found = listObjects(context, route.resource, route.namespace, query, 0);
   for (const { metadata } of found.items) {
     try {
@@ -115,8 +115,8 @@ async function removeAll(call: Call): Promise<Answer> {
   return { code: 200, list: found };
 }
 
-/** One function a verb; watches and streams are served apart. */
-export const handlers: Readonly<Record<Exclude<Verb, 'watch'>, (call: Call) => Answer | Promise<Answer>>> = {
+/** One function a verb, none of which awaits: a write is one step. Watches and streams are served apart. */
+export const handlers: Readonly<Record<Exclude<Verb, 'watch'>, (call: Call) => Answer>> = {
   get,
   list,
   create,

@@ -6,6 +6,7 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditLog } from '../audit.ts';
 import type { Faults } from '../faults.ts';
+import { readBody } from './body.ts';
 import type { ApiContext } from './context.ts';
 import { discover } from './discovery.ts';
 import { type FaultPlan, planFaults } from './fault-plan.ts';
@@ -35,6 +36,7 @@ export interface ApiServer {
 }
 
 const health = new Set(['/readyz', '/livez', '/healthz']);
+const bodiless: ReadonlySet<string> = new Set(['get', 'list', 'watch']);
 const plainJson: Form = { as: 'Object', yaml: false };
 
 /** A request while it is being served. */
@@ -141,6 +143,8 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   const serveResource = async (exchange: Exchange, route: Route, response: ServerResponse): Promise<void> => {
     const { request, url } = exchange;
     const plan = exchange.plan!;
+    // Read first: a delayed write must be complete when its client leaves.
+    const body = bodiless.has(route.verb) ? undefined : await readBody(request);
     if (!(await suffer(plan, request.socket))) return;
     if (route.subresource === 'log') return serveLogs(context, route, url.searchParams, response);
     if (['exec', 'attach', 'portforward'].includes(route.subresource)) {
@@ -149,8 +153,15 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     const form = negotiate(request.headers.accept);
     if (route.verb === 'watch') return openWatch(exchange, route, form, response);
     const warn = (text: string): void => void response.appendHeader('warning', `299 - ${JSON.stringify(text)}`);
-    const call = { context, route, query: url.searchParams, request, write: { mutations: plan.mutations, warn } };
-    const answer = await handlers[route.verb]({ ...call, hideFromListMs: plan.hideFromListMs });
+    const call = {
+      context,
+      route,
+      query: url.searchParams,
+      request,
+      body,
+      write: { mutations: plan.mutations, annotations: plan.annotations, warn },
+    };
+    const answer = handlers[route.verb]({ ...call, hideFromListMs: plan.hideFromListMs });
     if ('object' in answer) exchange.uid = answer.object.metadata.uid;
     if (plan.commitThenDrop) {
       request.socket.destroy();

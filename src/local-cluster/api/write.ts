@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { timestamp } from '../store.ts';
 import type { KubeObject } from '../types.ts';
-import { admitCreate, checkNamespace, checkPolicies, randomSuffix } from './admission.ts';
+import { admitCreate, admitUpdate, checkNamespace, checkPolicies, randomSuffix } from './admission.ts';
 import type { ApiContext, WriteOptions } from './context.ts';
 import { applyDefaults, initialStatus } from './defaults.ts';
 import { required } from './field-errors.ts';
@@ -87,6 +87,9 @@ export function createObject(context: ApiContext, target: Target, body: unknown,
   applyDefaults(object);
   admitCreate(store, resource, object);
   if (options.mutations.length > 0) object = applyJsonPatch(object, options.mutations);
+  if (Object.keys(options.annotations).length > 0) {
+    object.metadata.annotations = { ...object.metadata.annotations, ...options.annotations };
+  }
   if (resource.hasStatus) object.status = initialStatus(object);
   if (resource.kind === 'Pod') object.metadata.generation = 1;
   const errors = validate(resource, object);
@@ -176,6 +179,7 @@ export function updateObject(
   if (subresource === '') {
     rejectBadQuantities(resource, object);
     applyDefaults(object);
+    admitUpdate(object, current);
   }
   const errors = [...validateMetadataUpdate(object, current), ...validate(resource, object)];
   if (subresource === '' && errors.length === 0) errors.push(...validateUpdate(object, current));

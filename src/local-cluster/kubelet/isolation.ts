@@ -30,6 +30,8 @@ export interface StartOptions {
   readonly main: boolean;
   readonly stdin: boolean;
   readonly tty: boolean;
+  /** Bytes of private memory that end the container; a main process' only. */
+  readonly memoryLimit: number | undefined;
 }
 
 /** One Pod's network, processes and memory volumes. */
@@ -59,6 +61,8 @@ export interface PodPlace {
 
 export interface Isolation {
   readonly mode: NodeRuntime['mode'];
+  /** Where memory volumes must lie; undefined = in the Pod's folder, which the sandbox covers with memory. */
+  readonly memoryRoot: string | undefined;
   openPod(place: PodPlace): Promise<PodIsolation>;
   close(): Promise<void>;
 }

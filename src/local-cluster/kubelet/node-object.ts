@@ -3,13 +3,13 @@ import type { Store } from '../types.ts';
 import { hostIP, kubeTime, nodeName } from './pod-types.ts';
 
 /** Kubernetes' name of this machine's architecture. */
-export const architecture = process.arch === 'x64' ? 'amd64' : process.arch;
+const architecture = process.arch === 'x64' ? 'amd64' : process.arch;
 
 /**
  * What Pods may ask for together. Far more than a machine has: here requests are for the scheduler's arithmetic only, and
  * hundreds of small Pods shall fit on a laptop.
  */
-export const capacity = { cpu: '512', memory: '1Ti', 'ephemeral-storage': '1Ti', pods: '2000' } as const;
+const capacity = { cpu: '512', memory: '1Ti', 'ephemeral-storage': '1Ti', pods: '2000' } as const;
 
 const healthy = [
   ['MemoryPressure', 'False', 'KubeletHasSufficientMemory', 'kubelet has sufficient memory available'],
@@ -18,10 +18,19 @@ const healthy = [
   ['Ready', 'True', 'KubeletReady', 'kubelet is posting ready status'],
 ] as const;
 
-/** Registers the node. */
+/** Registers the node, or takes over the object that is there. */
 export function registerNode(store: Store, runtime: string): void {
+  const node = describe(runtime);
+  const known = store.update('nodes', undefined, nodeName, (draft) => {
+    draft.metadata.labels = { ...draft.metadata.labels, ...node.metadata.labels };
+    draft.status = node.status;
+  });
+  if (known === undefined) store.create('nodes', node);
+}
+
+function describe(runtime: string) {
   const now = kubeTime();
-  store.create('nodes', {
+  return {
     apiVersion: 'v1',
     kind: 'Node',
     metadata: {
@@ -63,5 +72,5 @@ export function registerNode(store: Store, runtime: string): void {
         bootID: '',
       },
     },
-  });
+  };
 }

@@ -1,6 +1,6 @@
-import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import type { HostSupervisor } from './host-supervisor.ts';
 import {
   type ContainerSetup,
   defaultPath,
@@ -11,41 +11,17 @@ import {
   type StartOptions,
 } from './isolation.ts';
 import { type PathMapping, rewritePaths, sortMappings } from './rewrite-paths.ts';
-import { SupervisorClient } from './supervisor-client.ts';
-import { supervisorReady } from './supervisor-process.ts';
+import type { SupervisorClient } from './supervisor-client.ts';
 
-export interface PathModeOptions {
-  readonly dataDir: string;
-  readonly supervisor: string;
-  readonly reason: string;
-}
-
-/** Without a sandbox: ordinary processes on private folders, one supervisor for all Pods. */
-export async function createPathMode(options: PathModeOptions): Promise<Isolation> {
-  // Short on purpose: a unix socket's path holds 103 bytes on macOS, and the data may lie deep.
-  const folder = mkdtempSync(join(shortTemporary(), 'wl-'));
-  const socket = join(folder, 's');
-  const child = spawn(process.execPath, [options.supervisor, JSON.stringify({ socket, paths: true })], {
-    stdio: ['pipe', 'pipe', 'pipe'],
-    detached: true,
-  });
-  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
-  await supervisorReady(child);
-  const client = new SupervisorClient(socket);
+/** Without a sandbox: ordinary processes on private folders, all under the one supervisor. */
+export function createPathMode(host: HostSupervisor, reason: string): Isolation {
   let counter = 0;
   return {
-    mode: { kind: 'path', reason: options.reason },
-    openPod: async (place) => openPod(client, place, podAddress(++counter)),
-    async close() {
-      child.stdin.end();
-      await ended;
-      rmSync(folder, { recursive: true, force: true });
-    },
+    mode: { kind: 'path', reason },
+    memoryRoot: host.memoryRoot,
+    openPod: async (place) => openPod(host.client, place, podAddress(++counter)),
+    close: async () => {},
   };
-}
-
-function shortTemporary(): string {
-  return existsSync('/tmp') ? '/tmp' : '.';
 }
 
 /** Every address of 127/8 is loopback on Linux; elsewhere only the first, which all Pods then share. */
@@ -56,7 +32,6 @@ function podAddress(number: number): string {
 
 function openPod(client: SupervisorClient, place: PodPlace, podIP: string): PodIsolation {
   const live = new Set<{ kill(): void; exit: Promise<unknown> }>();
-  const memory = place.memoryFolders.filter((folder) => folder.startsWith('/dev/shm/'));
   for (const folder of place.memoryFolders) mkdirSync(folder, { recursive: true, mode: 0o777 });
   let finish: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
@@ -81,7 +56,6 @@ function openPod(client: SupervisorClient, place: PodPlace, podIP: string): PodI
       const left = [...live];
       for (const run of left) run.kill();
       await Promise.all(left.map((run) => run.exit));
-      for (const folder of memory) rmSync(folder, { recursive: true, force: true });
       finish();
     },
   };
@@ -115,6 +89,7 @@ function request(setup: ContainerSetup, argv: readonly string[], options: StartO
     cwd: setup.workingDir === undefined ? setup.root : rewritePaths(setup.workingDir, mappings),
     sandboxed: false,
     stdin: options.stdin,
+    memoryLimit: options.memoryLimit,
   };
 }
 

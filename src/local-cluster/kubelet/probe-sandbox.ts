@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import type { HostSupervisor } from './host-supervisor.ts';
 import type { Isolation } from './isolation.ts';
 import { createPathMode } from './path-mode.ts';
 import { createSandbox } from './sandbox.ts';
@@ -9,25 +10,26 @@ export interface IsolationOptions {
   readonly dataDir: string;
   /** The supervisor's program, where Pods can read it. */
   readonly supervisor: string;
+  readonly host: HostSupervisor;
 }
 
 const places = ['/usr/bin/bwrap', '/usr/local/bin/bwrap', '/bin/bwrap'];
 
 /** Runs a sandboxed process to see what works here: installed is not the same as working (containers, hardened kernels). */
-export async function chooseIsolation(options: IsolationOptions): Promise<Isolation> {
-  const { dataDir, supervisor } = options;
-  if (options.sandbox === 'none') return createPathMode({ dataDir, supervisor, reason: 'asked for' });
-  if (process.platform !== 'linux') return createPathMode({ dataDir, supervisor, reason: `bubblewrap needs Linux, not ${process.platform}` });
+export async function chooseIsolation({ sandbox, dataDir, supervisor, host }: IsolationOptions): Promise<Isolation> {
+  if (sandbox === 'none') return createPathMode(host, 'asked for');
+  if (process.platform !== 'linux') return createPathMode(host, `bubblewrap needs Linux, not ${process.platform}`);
   const bwrap = places.find((place) => existsSync(place));
-  if (bwrap === undefined) return createPathMode({ dataDir, supervisor, reason: 'bubblewrap (bwrap) is not installed' });
-  const sandbox = createSandbox({ bwrap, dataDir, supervisor });
+  if (bwrap === undefined) return createPathMode(host, 'bubblewrap (bwrap) is not installed');
+  const isolation = createSandbox({ bwrap, dataDir, supervisor, host });
   try {
-    await tryOut(sandbox, join(dataDir, 'probe'));
-    return sandbox;
+    await tryOut(isolation, join(dataDir, 'probe'));
+    return isolation;
   } catch (error) {
-    await sandbox.close();
-    const reason = `bubblewrap does not work here: ${error instanceof Error ? error.message : String(error)}`;
-    return createPathMode({ dataDir, supervisor, reason });
+    await isolation.close();
+    const lines = (error instanceof Error ? error.message : String(error)).split('\n');
+    const telling = lines.find((line) => /^bwrap: |Error/.test(line)) ?? lines[0];
+    return createPathMode(host, `bubblewrap does not work here: ${telling}`);
   }
 }
 
@@ -49,7 +51,7 @@ async function tryOut(sandbox: Isolation, folder: string): Promise<void> {
     };
     pod.prepare(setup);
     const script = 'test "$(id -u)" = 1000 && echo ok > /run/windlass/probe && exec node -e ""';
-    const run = await pod.start(setup, ['sh', '-c', script], { main: true, stdin: false, tty: false });
+    const run = await pod.start(setup, ['sh', '-c', script], { main: true, stdin: false, tty: false, memoryLimit: undefined });
     let output = '';
     run.stdout.resume();
     run.stderr.on('data', (chunk: Buffer) => {

@@ -5,26 +5,24 @@ import type { Recorder } from './events.ts';
 import { kubeTime, nodeName, type Pod } from './pod-types.ts';
 
 const provisioner = 'windlass.dev/local';
-const protection = 'kubernetes.io/pvc-protection';
 
 /** The persistent volumes of the cluster: folders, made when a claim binds and removed with it. */
 export interface Storage {
   /** Looks at a claim again: binds it when it binds at once, says why not otherwise. */
   reconcile(claim: KubeObject): void;
-  /** Binds what waits for its first Pod. Returns why the Pod cannot be scheduled yet, in the scheduler's words. */
-  bindFor(pod: Pod): string | undefined;
+  /** Why a Pod's claims keep it from being scheduled, in the scheduler's words. */
+  trouble(pod: Pod): string | undefined;
+  /** Binds the claims that waited for this Pod. */
+  bindFor(pod: Pod): void;
   /** A claim went: its volume and, with reclaim policy Delete, its folder go too. */
   release(claim: KubeObject): void;
-  /** A claim is being deleted: it goes once no Pod uses it. */
-  unprotect(namespace: string, name: string): void;
 }
 
 export function createStorage(store: Store, folder: string, record: Recorder): Storage {
   const classOf = (claim: KubeObject) => store.get('storageclasses', undefined, claim.spec.storageClassName ?? '');
-  const storage: Storage = {
+  return {
     reconcile(claim) {
-      if (claim.metadata.deletionTimestamp !== undefined) return storage.unprotect(claim.metadata.namespace ?? '', claim.metadata.name);
-      if (claim.status?.phase === 'Bound') return;
+      if (claim.metadata.deletionTimestamp !== undefined || claim.status?.phase === 'Bound') return;
       if (claim.spec.volumeName) return bindNamed(store, claim);
       if (!claim.spec.storageClassName) {
         const message = 'no persistent volumes available for this claim and no storage class is set';
@@ -39,7 +37,7 @@ export function createStorage(store: Store, folder: string, record: Recorder): S
       const message = 'waiting for first consumer to be created before binding';
       record(claim, 'persistentvolume-controller', { type: 'Normal', reason: 'WaitForFirstConsumer', message });
     },
-    bindFor(pod) {
+    trouble(pod) {
       const { namespace } = pod.metadata;
       for (const name of claimNames(pod)) {
         const claim = store.get('persistentvolumeclaims', namespace, name);
@@ -49,6 +47,13 @@ export function createStorage(store: Store, folder: string, record: Recorder): S
         if (classOf(claim)?.volumeBindingMode !== 'WaitForFirstConsumer') return 'pod has unbound immediate PersistentVolumeClaims';
       }
       return undefined;
+    },
+    bindFor(pod) {
+      for (const name of claimNames(pod)) {
+        const claim = store.get('persistentvolumeclaims', pod.metadata.namespace, name);
+        const storageClass = claim && classOf(claim);
+        if (claim && storageClass && claim.status?.phase !== 'Bound') provision(store, folder, record, claim, storageClass);
+      }
     },
     release(claim) {
       const volume = store.get('persistentvolumes', undefined, claim.spec.volumeName ?? '');
@@ -61,32 +66,10 @@ export function createStorage(store: Store, folder: string, record: Recorder): S
         store.remove('persistentvolumes', undefined, name);
       } else store.update('persistentvolumes', undefined, name, (draft) => setPhase(draft, 'Released'));
     },
-    unprotect(namespace, name) {
-      const claim = store.get('persistentvolumeclaims', namespace, name);
-      if (claim?.metadata.deletionTimestamp === undefined) return;
-      const users = (store.list('pods', namespace) as Pod[]).filter((pod) => claimNames(pod).includes(name));
-      if (users.some((pod) => !['Succeeded', 'Failed'].includes(pod.status?.phase ?? ''))) return;
-      const { uid } = claim.metadata;
-      const left = (claim.metadata.finalizers ?? []).filter((finalizer) => finalizer !== protection);
-      if (left.length === 0) store.remove('persistentvolumeclaims', namespace, name, uid);
-      else store.update('persistentvolumeclaims', namespace, name, (draft) => void (draft.metadata.finalizers = left), uid);
-    },
   };
-  return storage;
 }
 
-/** Binds the WaitForFirstConsumer claims of a Pod that has found its node. */
-export function bindClaims(store: Store, folder: string, record: Recorder, pod: Pod): void {
-  for (const name of claimNames(pod)) {
-    const claim = store.get('persistentvolumeclaims', pod.metadata.namespace, name);
-    const storageClass = store.get('storageclasses', undefined, claim?.spec.storageClassName ?? '');
-    if (claim !== undefined && storageClass !== undefined && claim.status?.phase !== 'Bound') {
-      provision(store, folder, record, claim, storageClass);
-    }
-  }
-}
-
-export function claimNames(pod: Pod): string[] {
+function claimNames(pod: Pod): string[] {
   return (pod.spec.volumes ?? []).flatMap((volume) => volume.persistentVolumeClaim?.claimName ?? []);
 }
 

@@ -12,10 +12,13 @@ export interface RunRequest {
   /** argv is a bwrap that names its child on fd 3. */
   readonly sandboxed: boolean;
   readonly stdin: boolean;
+  /** Bytes; above it the container is killed as out of memory. */
+  readonly memoryLimit?: number | undefined;
 }
 
 export interface RunExit {
   readonly exitCode: number;
+  readonly outOfMemory?: boolean;
   /** Set when the program never started. */
   readonly error?: string;
 }

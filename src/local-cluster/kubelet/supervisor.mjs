@@ -2,7 +2,7 @@
 // containers' processes and execs, delivers signals and opens connections to the Pod's loopback, for a kubelet that may
 // not enter the namespaces itself. Plain JavaScript without dependencies, because it is copied next to the Pods' data.
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { constants } from 'node:os';
 
@@ -10,7 +10,7 @@ import { constants } from 'node:os';
 const toClient = { started: 0, stdout: 1, stderr: 2, exit: 3 };
 const fromClient = { stdin: 0, stdinEnd: 1, signal: 2, resize: 3 };
 
-const { socket: socketPath, paths, open = [] } = JSON.parse(process.argv[2]);
+const { socket: socketPath, paths, open = [], remove = [] } = JSON.parse(process.argv[2]);
 /** Container id → { namespaces, runs }: what must die with the container's main process. */
 const groups = new Map();
 /** The first container's main process: what a `kill 1` inside the Pod means. */
@@ -48,6 +48,27 @@ function signalRun(run, { signal, onlyIfCaught }) {
   if (pid === undefined || run.ended) return;
   if (onlyIfCaught && !catches(pid, signal)) return;
   send(pid, signal);
+}
+
+/** Private memory of a process, in bytes; 0 when it is gone. */
+function memoryOf(pid) {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, 'latin1');
+    return Number(/^RssAnon:\s*(\d+)/m.exec(status)?.[1] ?? 0) * 1024;
+  } catch {
+    return 0;
+  }
+}
+
+/** No cgroups here: looks every second, and ends the whole container as the kernel would. */
+function watchMemory(run, request) {
+  const timer = setInterval(() => {
+    const used = leftovers(request.group, run.group).reduce((sum, pid) => sum + memoryOf(pid), 0);
+    if (used <= request.memoryLimit) return;
+    run.outOfMemory = true;
+    signalRun(run, { signal: 'SIGKILL', onlyIfCaught: false });
+  }, 1000);
+  run.child.once('exit', () => clearInterval(timer));
 }
 
 function link(path) {
@@ -123,6 +144,7 @@ function run(socket, request, rest) {
   const state = { child, group, ended: false, started: false, innerPid: undefined, trouble: '' };
   group.runs.add(state);
   if (request.main && first === undefined) first = state;
+  if (request.memoryLimit !== undefined) watchMemory(state, request);
   const write = (type, payload) => {
     if (!socket.destroyed && !socket.write(frame(type, payload))) {
       child.stdout.pause();
@@ -183,7 +205,7 @@ function ends(socket, state, request, write) {
   });
   child.on('exit', (code, signal) => {
     state.ended = true;
-    const value = { exitCode: code ?? 128 + constants.signals[signal] };
+    const value = { exitCode: code ?? 128 + constants.signals[signal], outOfMemory: state.outOfMemory };
     const closed = new Promise((resolve) => child.once('close', resolve));
     if (request.main) killGroup(request.group, () => closed.then(() => report(value)));
     else {
@@ -308,6 +330,7 @@ process.stdin.on('end', () => {
     for (const state of group.runs) if (state.child.pid !== undefined) send(-state.child.pid, 'SIGKILL');
     for (const pid of leftovers(id, group)) send(pid, 'SIGKILL');
   }
+  for (const folder of remove) rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   process.exit(0);
 });
 process.stdin.resume();

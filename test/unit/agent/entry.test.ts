@@ -112,6 +112,15 @@ it('does not wait for what prepare leaves in the background, and ends it on SIGT
   await until(() => !running(pid), 'the background process to end');
 });
 
+it('ends a prepare on SIGTERM without calling it failed', async () => {
+  await pod.bootstrap({ prepare: 'echo up > up; sleep 300' });
+  const child = pod.entry();
+  const ended = outcome(child);
+  await until(() => existsSync(join(pod.workspace, 'up')), 'prepare to run');
+  child.kill('SIGTERM');
+  expect(await ended).toMatchObject({ code: 0, stderr: '' });
+});
+
 it('kills on SIGTERM what does not listen to it', async () => {
   const child = await pod.serve();
   const client = pod.client(await pod.client().handshake({ nonce: 'n'.repeat(64), clientKey: 'key' }));

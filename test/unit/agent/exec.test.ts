@@ -38,6 +38,11 @@ it('says 127 for a missing program, 126 for one that cannot be executed and for 
   expect(missing).toMatchObject({ exitCode: 127, stderr: 'windlass: no-such-program: not found\n' });
   writeFileSync(join(pod.workspace, 'plain.txt'), 'text', { mode: 0o644 });
   expect((await run({ command: ['./plain.txt'] })).exitCode).toBe(126);
+  expect(await run({ command: ['/etc/passwd/x'] })).toMatchObject({ exitCode: 127 });
+  expect(await run({ command: ['true', 'x'.repeat(200_000)] })).toMatchObject({
+    exitCode: 126,
+    stderr: expect.stringContaining('E2BIG'),
+  });
   expect(await run({ command: ['true'], workdir: 'nowhere' })).toMatchObject({
     exitCode: 126,
     stderr: expect.stringContaining('nowhere: no such directory'),

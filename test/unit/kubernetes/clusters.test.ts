@@ -1,0 +1,64 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { clusterSchema } from '../../../src/config/schema.ts';
+import { checkClusterConfig, createClusters } from '../../../src/kubernetes/clusters.ts';
+import { quietLog, writeKubeconfig } from './stub-server.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'windlass-clusters-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+const config = (rest: object) =>
+  clusterSchema.parse({ authMode: 'kubeconfig', kubeconfigPath: 'kubeconfig', namespace: 'n', ...rest });
+const check = async (rest: object) =>
+  (await checkClusterConfig('main', config(rest), dir)).map(({ path, message }) => [path, message]);
+
+describe('checkClusterConfig', () => {
+  it('is content with a file beside the configuration', async () => {
+    writeKubeconfig(dir, 'https://127.0.0.1:6443', { token: 't' });
+    expect(await check({})).toEqual([]);
+    expect(await check({ context: 'main', kubeconfigPath: join(dir, 'kubeconfig') })).toEqual([]);
+  });
+
+  it('names the field and what is wrong with it', async () => {
+    writeKubeconfig(dir, 'https://127.0.0.1:6443', {});
+    expect(await check({ kubeconfigPath: 'missing' })).toEqual([
+      ['clusters.main.kubeconfigPath', expect.stringContaining('ENOENT')],
+    ]);
+    expect(await check({ context: 'other' })).toEqual([['clusters.main.context', expect.stringContaining('it has main')]]);
+    writeFileSync(join(dir, 'text'), 'hello');
+    expect(await check({ kubeconfigPath: 'text' })).toEqual([
+      ['clusters.main.context', expect.stringContaining('no current context')],
+    ]);
+    writeFileSync(join(dir, 'empty'), '');
+    expect((await check({ kubeconfigPath: 'empty' }))[0]?.[0]).toBe('clusters.main.kubeconfigPath');
+    writeKubeconfig(dir, 'ftp://x', {});
+    expect(await check({})).toEqual([['clusters.main.kubeconfigPath', expect.stringContaining('no http(s) address')]]);
+    writeKubeconfig(dir, 'https://x', { 'client-certificate': 'gone.pem' });
+    expect(await check({})).toEqual([['clusters.main.kubeconfigPath', expect.stringContaining('gone.pem')]]);
+  });
+
+  it('knows that it is in no Pod', async () => {
+    const outside = clusterSchema.parse({ authMode: 'in_cluster', namespace: 'n' });
+    const [issue] = await checkClusterConfig('inside', outside, dir);
+    expect(issue?.path).toBe('clusters.inside.authMode');
+  });
+});
+
+describe('createClusters', () => {
+  it('builds each cluster once, knows no other, and gives equal places equal hashes', async () => {
+    const options = { installation: 'local', dir, log: quietLog };
+    const clusters = createClusters(
+      { a: config({}), b: config({ owners: ['x'], requestTimeoutSeconds: 5 }), c: config({ context: 'c' }) },
+      options,
+    );
+    expect(clusters.names()).toEqual(['a', 'b', 'c']);
+    expect(clusters.get('a')).toBe(clusters.get('a'));
+    expect(clusters.get('a').configHash).toMatch(/^[0-9a-f]{64}$/);
+    expect(clusters.get('b').configHash).toBe(clusters.get('a').configHash);
+    expect(clusters.get('c').configHash).not.toBe(clusters.get('a').configHash);
+    for (const name of ['other', 'constructor', '__proto__'])
+      expect(() => clusters.get(name)).toThrow(expect.objectContaining({ code: 'config_invalid' }));
+    await clusters.close();
+  });
+});
