@@ -46,7 +46,7 @@ async function tour(world, stopped, keep) {
   printer.output(stdout, exitCode);
   if (exitCode !== 0) throw new Failure(`The command in the instance ended with ${exitCode}: ${stderr}`, 1);
 
-  printer.step(`dashboard: ${dashboard.url} (token of this run: ${dashboard.token})`);
+  printer.step(`dashboard: ${dashboard.url} (sign in with the token of this run: ${dashboard.token})`);
   if (keep) await untilStopped(printer, stopped, files);
   world.started.push(...world.services.pids().flatMap(descendants));
   printer.step(`windlass teardown ${instanceId} --wait`);
@@ -66,7 +66,6 @@ async function launch(windlass, printer) {
   };
   await windlass.each(use, 'events', instanceId, '-f');
   if (failure !== undefined) throw new Failure(`The launch failed: ${JSON.stringify(failure)}`, 1);
-  await windlass.json('wait', instanceId, '--for', 'ready');
   return instanceId;
 }
 
@@ -82,8 +81,7 @@ async function objectsAndRecords(windlass, kube, instanceId) {
   for (;;) {
     const objects = await kube.instanceObjects(namespace);
     if (objects.length === 0 || performance.now() > deadline) {
-      const { items } = await windlass.json('list');
-      const { exitCode } = await windlass.run('get', instanceId);
+      const [{ items }, { exitCode }] = await Promise.all([windlass.json('list'), windlass.run('get', instanceId)]);
       // 3 = there is no such instance.
       return [
         ...objects,

@@ -9,9 +9,10 @@ import { cli, createWindlass } from './windlass.mjs';
 /** Starts Redis, the cluster and a worker with its dashboard; all on ports that are free, all ended by `services`. */
 export async function startAll({ services, printer }) {
   const kubeconfig = join(services.folder, 'kubeconfig');
-  const [redisUrl, mode] = await Promise.all([startRedis(services), startCluster(services, kubeconfig)]);
+  const [redisUrl, cluster] = await Promise.all([startRedis(services), startCluster(services, kubeconfig)]);
   printer.step(`Redis at ${redisUrl}`);
-  printer.step(`local Kubernetes (${mode === 'sandbox' ? 'sandboxed Pods' : 'path mode: Pods are plain processes'})`);
+  printer.step(`local Kubernetes (${cluster.mode === 'sandbox' ? 'sandboxed Pods' : 'path mode: Pods are plain processes'})`);
+  if (cluster.why !== undefined) process.stderr.write(`Windlass: ${cluster.why}.\n`);
   const kube = await openKube(kubeconfig);
   await kube.createNamespace(namespace);
 
@@ -38,7 +39,10 @@ async function startRedis(services) {
 async function startCluster(services, kubeconfig) {
   return services.start('cluster', process.execPath, [cli, 'local-cluster', '--kubeconfig', kubeconfig], {
     // The kubeconfig appears, by rename, once the API answers.
-    ready: (output) => (existsSync(kubeconfig) ? /^\{.*"mode":"([^"]+)"/m.exec(output)?.[1] : undefined),
+    ready: (output) => {
+      const mode = existsSync(kubeconfig) ? /^\{.*"mode":"([^"]+)"/m.exec(output)?.[1] : undefined;
+      return mode && { mode, why: /^Pods run without a sandbox.*$/m.exec(output)?.[0] };
+    },
   });
 }
 

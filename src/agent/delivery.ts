@@ -49,6 +49,8 @@ export function agentConfigMap(installation: string): { name: string; data: { 'a
   return { name, data: { 'agent.mjs': text }, sha256: digest };
 }
 
+/** Where delivery init_image puts Node (kubernetes/compose.ts); last, so that an image with a Node of its own uses that. */
+const withNode = `PATH="$PATH:\${WINDLASS_OPT_DIR:-${podPaths.opt}}/bin"; export PATH`;
 const agentFile = `"\${WINDLASS_AGENT_DIR:-${podPaths.agent}}/agent.mjs"`;
 
 /**
@@ -59,7 +61,8 @@ const agentFile = `"\${WINDLASS_AGENT_DIR:-${podPaths.agent}}/agent.mjs"`;
  * Neither `$(` nor `$$` may be used in it: Kubernetes expands them.
  */
 export function bootLine(sha256: string): string[] {
-  const script = `for tool in node sha256sum; do
+  const script = `${withNode}
+for tool in node sha256sum; do
   command -v "$tool" >/dev/null 2>&1 || { echo "windlass: $tool not found" >&2; exit 127; }
 done
 rm -f "\${WINDLASS_RUN_DIR:-${podPaths.run}}/prepared"
@@ -83,12 +86,12 @@ done`;
 
 /** For pods/exec: writes what `bootstrapInput` brings through stdin and prints `windlass: bootstrapped <bootstrapProof>`. */
 export function bootstrapCommand(): string[] {
-  return ['/bin/sh', '-c', `exec node ${agentFile} bootstrap`];
+  return ['/bin/sh', '-c', `${withNode}; exec node ${agentFile} bootstrap`];
 }
 
 /** For pods/exec: prints `{"token": …}`; the old token ends, the next client that knows the nonce is bound to the new one. */
 export function rekeyCommand(): string[] {
-  return ['/bin/sh', '-c', `exec node ${agentFile} rekey`];
+  return ['/bin/sh', '-c', `${withNode}; exec node ${agentFile} rekey`];
 }
 
 /** Length line and JSON: the receiver knows its end without an end of stdin, which exec v4 cannot send. */

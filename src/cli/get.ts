@@ -7,7 +7,7 @@ import { type Context, checkedId, usage, verb } from './context.ts';
 import { existing } from './follow.ts';
 import { instanceText } from './instance-text.ts';
 import { interruptible } from './interrupt.ts';
-import { clean, paint, table } from './output.ts';
+import { clean, table } from './output.ts';
 import { collect, whole } from './values.ts';
 
 interface ListOptions {
@@ -153,6 +153,3 @@ function row(record: InstanceRecord, now: number, wide: boolean): string[] {
     record.failure?.code ?? '',
   ];
 }
-
-export const stateColour = (state: string): string =>
-  paint(state === 'ready' ? 'green' : state === 'failed' || state === 'lost' ? 'red' : 'yellow', state, process.stdout);

@@ -7,7 +7,7 @@ import { WindlassError } from '../errors.ts';
 import { parseRedisUrl, type RedisAddress } from './redis-url.ts';
 
 export type Env = (name: string) => string | undefined;
-/** commands: answers or fails within seconds · subscriber: pub/sub · bullmq: waits for Redis as long as it takes. */
+/** commands, subscriber (pub/sub): answer or fail within seconds · bullmq: waits for Redis as long as it takes. */
 type Role = 'commands' | 'subscriber' | 'bullmq';
 
 /** The reply mapping stays the default: BullMQ, and our own reading, rely on it. */
@@ -66,8 +66,10 @@ function optionsFor(config: Config['redis'], address: RedisAddress, env: Env, di
     reconnectOnError: (error) => (error.message.startsWith('READONLY') ? 2 : false),
     // Eight tries are about as long as commandTimeout: then the queue is emptied, so that nothing is sent long after
     // its caller was told that it failed. BullMQ insists on null.
-    maxRetriesPerRequest: role === 'commands' ? 8 : null,
-    ...(role === 'commands' ? { commandTimeout: commandMs } : {}),
+    maxRetriesPerRequest: role === 'bullmq' ? null : 8,
+    ...(role === 'bullmq' ? {} : { commandTimeout: commandMs }),
+    // The hub subscribes again itself.
+    autoResubscribe: role !== 'subscriber',
     ...(username === undefined ? {} : { username }),
     ...(password === undefined ? {} : { password }),
     ...(tls === undefined ? {} : { tls }),

@@ -3,7 +3,7 @@ import { monotonicMs } from '../clock.ts';
 import type { Hub } from './hub.ts';
 import type { Keys } from './keys.ts';
 import type { Inventory } from './port.ts';
-import { reading } from './redis-error.ts';
+import { asking } from './redis-error.ts';
 import type { InstanceEvent } from './types.ts';
 
 /** How often a waiting reader looks although no message came: pub/sub may lose one. */
@@ -18,13 +18,13 @@ export function createEvents(deps: {
 }): Pick<Inventory, 'events' | 'waitForEvent'> {
   const { redis, keys, hub, hashOf } = deps;
   const lastSeq = async (hash: string) => {
-    const [last] = await reading(() => redis.xrevrange(keys.events(hash), '+', '-', 'COUNT', 1));
+    const [last] = await asking(() => redis.xrevrange(keys.events(hash), '+', '-', 'COUNT', 1));
     return last === undefined ? 0 : seqOf(last[0]);
   };
   return {
     async events(instanceId, after, limit) {
       const stream = keys.events(hashOf(instanceId));
-      const from = (seq: number) => reading(() => redis.xrange(stream, `${seq + 1}-0`, '+', 'COUNT', limit));
+      const from = (seq: number) => asking(() => redis.xrange(stream, `${seq + 1}-0`, '+', 'COUNT', limit));
       let start = after;
       let entries = await from(after);
       if (entries.length === 0 && after > (await lastSeq(hashOf(instanceId)))) {

@@ -1,6 +1,8 @@
 import type { Cluster, Redis } from 'ioredis';
+import { asWindlassError } from '../errors.ts';
 import { connected } from './connection.ts';
-import { reading } from './redis-error.ts';
+import type { InventoryLog } from './lease.ts';
+import { asking } from './redis-error.ts';
 
 type Listener = (message: string) => void;
 
@@ -10,7 +12,7 @@ export interface Hub {
   close(): void;
 }
 
-export function createHub(open: () => Redis | Cluster): Hub {
+export function createHub(open: () => Redis | Cluster, log: InventoryLog): Hub {
   const listeners = new Map<string, Set<Listener>>();
   let connection: Promise<Redis | Cluster> | undefined;
   let raw: Redis | Cluster | undefined;
@@ -20,8 +22,15 @@ export function createHub(open: () => Redis | Cluster): Hub {
     raw.on('message', (channel: string, message: string) => {
       for (const listener of listeners.get(channel) ?? []) listener(message);
     });
-    return connected(raw);
+    const redis = raw;
+    redis.on('ready', () => {
+      // By ourselves, since the client's own way leaves a failure of it unhandled, which would end the process.
+      const channels = [...listeners.keys()];
+      if (channels.length > 0) asking(() => redis.subscribe(...channels)).catch(missed);
+    });
+    return connected(redis);
   };
+  const missed = (error: unknown) => log.warn({ code: asWindlassError(error).code }, 'not subscribed again after a reconnect');
 
   return {
     async subscribe(channel, listener) {
@@ -34,7 +43,7 @@ export function createHub(open: () => Redis | Cluster): Hub {
       const known = listeners.get(channel) ?? new Set<Listener>();
       listeners.set(channel, known.add(listener));
       // Repeated subscribes are no-ops in Redis; each caller waits until messages really arrive.
-      await reading(() => redis.subscribe(channel));
+      await asking(() => redis.subscribe(channel));
       return () => known.delete(listener);
     },
     close() {

@@ -11,7 +11,7 @@ import { createKeys, inventoryTag } from './keys.ts';
 import { createLeaseKeeper, type InventoryLog } from './lease.ts';
 import { createListing } from './listing.ts';
 import type { Inventory } from './port.ts';
-import { reading } from './redis-error.ts';
+import { asking } from './redis-error.ts';
 import { redisFacts } from './redis-facts.ts';
 import { createScripts } from './scripts.ts';
 import { createStore } from './store.ts';
@@ -42,11 +42,11 @@ export async function createInventory(options: InventoryOptions): Promise<Invent
     eventsKept: options.retention.eventsPerInstance,
     tombstoneMs: options.retention.tombstoneSeconds * 1000,
   });
-  const hub = createHub(() => open('subscriber'));
+  const hub = createHub(() => open('subscriber'), options.log);
   const keeper = createLeaseKeeper({ run, holder: options.holder, log: options.log, listen: () => listen() });
   const listen = listenOnce(options.log, () => hub.subscribe(keys.channels.intent, (message) => keeper.onIntent(message)));
   const now = async () => {
-    const [seconds, micros] = await reading(() => redis.time());
+    const [seconds, micros] = await asking(() => redis.time());
     return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
   };
   return {
@@ -96,7 +96,7 @@ async function hangUp(redis: Redis | Cluster, log: InventoryLog): Promise<void> 
  */
 async function confirm(redis: Redis | Cluster, tag: string, replicas: number): Promise<void> {
   if (replicas === 0) return;
-  const answers = await reading(() => redis.pipeline().exists(tag).wait(replicas, replicaMs).exec());
+  const answers = await asking(() => redis.pipeline().exists(tag).wait(replicas, replicaMs).exec());
   const reached = Number(answers?.[1]?.[1] ?? 0);
   if (reached >= replicas) return;
   throw new WindlassError(

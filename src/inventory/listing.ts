@@ -2,7 +2,7 @@ import type { Cluster, Redis } from 'ioredis';
 import type { Keys } from './keys.ts';
 import type { Inventory, ListOptions } from './port.ts';
 import { decodeRecord } from './record.ts';
-import { reading } from './redis-error.ts';
+import { asking } from './redis-error.ts';
 import { type InstanceRecord, type State, states, type Tombstone } from './types.ts';
 
 type Reads = Pick<
@@ -12,26 +12,26 @@ type Reads = Pick<
 
 /** Looks at records without a right to act on them. */
 export function createListing(redis: Redis | Cluster, keys: Keys, hashOf: (instanceId: string) => string): Reads {
-  const readByHash = async (hash: string) => decodeRecord(await reading(() => redis.hgetall(keys.record(hash))));
-  const tombstoneByHash = async (hash: string) => decodeTombstone(await reading(() => redis.hgetall(keys.tombstone(hash))));
+  const readByHash = async (hash: string) => decodeRecord(await asking(() => redis.hgetall(keys.record(hash))));
+  const tombstoneByHash = async (hash: string) => decodeTombstone(await asking(() => redis.hgetall(keys.tombstone(hash))));
   return {
     readByHash,
     tombstoneByHash,
     read: (instanceId) => readByHash(hashOf(instanceId)),
     tombstone: (instanceId) => tombstoneByHash(hashOf(instanceId)),
     list: (options) => list(redis, keys, options),
-    secrets: (hash) => reading(() => redis.hgetall(keys.secrets(hash))),
+    secrets: (hash) => asking(() => redis.hgetall(keys.secrets(hash))),
     async leaseHolder(hash) {
-      const [holder, ttlMs] = await reading(() =>
+      const [holder, ttlMs] = await asking(() =>
         Promise.all([redis.hget(keys.lease(hash), 'holder'), redis.pttl(keys.lease(hash))]),
       );
       return holder === null ? undefined : { holder, ttlMs: Math.max(0, ttlMs) };
     },
     async counts() {
-      const found = await reading(() => Promise.all(states.map(async (state) => [state, await redis.zcard(keys.state(state))])));
+      const found = await asking(() => Promise.all(states.map(async (state) => [state, await redis.zcard(keys.state(state))])));
       return Object.fromEntries(found) as Record<State, number>;
     },
-    expired: (before, limit) => reading(() => redis.zrangebyscore(keys.expiry, '-inf', before, 'LIMIT', 0, limit)),
+    expired: (before, limit) => asking(() => redis.zrangebyscore(keys.expiry, '-inf', before, 'LIMIT', 0, limit)),
   };
 }
 
@@ -62,7 +62,7 @@ async function list(redis: Redis | Cluster, keys: Keys, options: ListOptions): R
 async function page(redis: Redis | Cluster, keys: Keys, options: ListOptions, cursor: string | undefined): Promise<string[]> {
   const indexes = options.owner !== undefined ? [keys.owner(options.owner)] : (options.states?.map(keys.state) ?? [keys.all]);
   const from = cursor === undefined ? '+' : `(${cursor}`;
-  const found = await reading(() =>
+  const found = await asking(() =>
     Promise.all(indexes.map((index) => redis.zrevrangebylex(index, from, '-', 'LIMIT', 0, options.limit))),
   );
   const merged = [...new Set(found.flat())].sort((a, b) => (a < b ? 1 : -1));
@@ -74,7 +74,7 @@ const hashOfMember = (member: string) => member.slice(16);
 
 function records(redis: Redis | Cluster, keys: Keys, members: readonly string[]): Promise<(InstanceRecord | undefined)[]> {
   return Promise.all(
-    members.map(async (member) => decodeRecord(await reading(() => redis.hgetall(keys.record(hashOfMember(member)))))),
+    members.map(async (member) => decodeRecord(await asking(() => redis.hgetall(keys.record(hashOfMember(member)))))),
   );
 }
 

@@ -84,7 +84,10 @@ export interface BeginOptions {
   readonly generation: number;
   readonly run: number;
   readonly caps?: { readonly owner: number; readonly cluster: number; readonly global: number; readonly launching: number };
-  /** Fields and create intents to store in the same script (launch: placement, snapshot, hashes, creates, stages). */
+  /**
+   * Fields and create intents to store in the same script (launch: placement, snapshot, hashes, creates, stages). Merged
+   * at every begin, a resumed one too: `creates` given again would forget UIDs.
+   */
   readonly set?: Partial<InstanceRecord>;
   readonly events?: readonly NewEvent[];
 }
@@ -99,7 +102,10 @@ export type BeginAnswer =
   | { readonly kind: 'settled'; readonly record: InstanceRecord };
 
 export interface WriteOptions {
-  /** New state; the script refuses an illegal transition (`invariant_broken`). */
+  /**
+   * New state; the script refuses an illegal transition (`invariant_broken`). A launch's run has ended with `ready` and
+   * `failed`, and with `suspended` and `lost` when `attemptsLeft` is 0: beginning it again answers `settled`.
+   */
   readonly state?: State;
   readonly set?: Partial<InstanceRecord>;
   readonly events?: readonly NewEvent[];

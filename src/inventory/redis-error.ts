@@ -21,8 +21,8 @@ export function redisError(thrown: unknown): WindlassError {
   return new WindlassError('redis_unavailable', `Redis cannot be reached: ${text}`, { cause: thrown });
 }
 
-/** Runs a read; writes go through scripts.ts. */
-export async function reading<T>(run: () => Promise<T>): Promise<T> {
+/** Runs a command; one that changes records goes through scripts.ts instead. */
+export async function asking<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run();
   } catch (error) {

@@ -4,7 +4,7 @@ import type { Hub } from './hub.ts';
 import { jobOf } from './intents.ts';
 import type { Keys } from './keys.ts';
 import type { Inventory, JobRef, WaitTicket } from './port.ts';
-import { reading } from './redis-error.ts';
+import { asking } from './redis-error.ts';
 import type { RunScript } from './scripts.ts';
 
 /** Pending entries looked at in one go; the next look finds the rest. */
@@ -40,13 +40,13 @@ export function createWaiting(deps: {
   return {
     async clearPending(jobId) {
       const entry = redis.pipeline().zrem(keys.pending, jobId).hdel(keys.pendingJobs, jobId);
-      await effect('redis.clear-pending', undefined, () => reading(() => entry.exec()));
+      await effect('redis.clear-pending', undefined, () => asking(() => entry.exec()));
     },
     async stalePending(ageMs) {
       const until = (await deps.now()) - ageMs;
-      const ids = await reading(() => redis.zrangebyscore(keys.pending, '-inf', until, 'LIMIT', 0, pendingBatch));
+      const ids = await asking(() => redis.zrangebyscore(keys.pending, '-inf', until, 'LIMIT', 0, pendingBatch));
       if (ids.length === 0) return [];
-      const entries = await reading(() => redis.hmget(keys.pendingJobs, ...ids));
+      const entries = await asking(() => redis.hmget(keys.pendingJobs, ...ids));
       return ids.flatMap((id, at) => (entries[at] ? [jobOf(id, JSON.parse(entries[at]))] : []));
     },
     async registerWait(job, names) {
@@ -55,7 +55,7 @@ export function createWaiting(deps: {
     },
     async wakeNumbers(names) {
       if (names.length === 0) return {};
-      const found = await reading(() => redis.mget(names.map(keys.wake)));
+      const found = await asking(() => redis.mget(names.map(keys.wake)));
       return Object.fromEntries(names.map((name, at) => [name, Number(found[at] ?? 0)]));
     },
     async claimWaiters(key, count) {

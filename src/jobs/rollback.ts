@@ -56,10 +56,13 @@ async function waitOut(job: HeldJob, error: WindlassError, stage: string): Promi
   return { kind: 'wait', reason: error.code, delayMs, keys, ticket, ready: async () => false };
 }
 
-/** A broken rule: nothing is deleted, so that a person can look. */
+/** A broken rule: nothing is deleted, so that a person can look; the record says what happened and waits for a removal. */
 async function stop(job: HeldJob, error: WindlassError, stage: string): Promise<Exit> {
   job.log.fatal({ code: error.code, instance: job.record().hash, stage, err: error }, 'invariant broken');
-  await job.write({ set: { failure: failureOf(job.record(), error, stage, 0, job.now()), attemptsLeft: 0 }, release: true });
+  const failure = failureOf(job.record(), error, stage, 0, job.now());
+  await job.write({ state: 'rolling_back', set: { failure, attemptsLeft: 0 } });
+  const news: NewEvent = { type: 'cleanup_pending', code: error.code, message: failure.message };
+  await job.write({ state: 'cleanup_pending', events: [news], release: true, wake: [instanceKey(job.record())] });
   return { kind: 'failed', error, retryAfterMs: undefined };
 }
 
@@ -79,7 +82,9 @@ function failureOf(record: InstanceRecord, error: WindlassError, stage: string, 
 /** Removes what this generation made, then goes back to what the instance was before. A later worker may be the one to finish. */
 export async function finishRollback(job: HeldJob): Promise<Exit> {
   const record = job.record();
-  const removed = await removeStages(job, { takes: (generation) => generation === record.generation, keepWorkspace: false, force: false });
+  // A run on a lost instance is of the same generation as the claim that it found: that one holds the user's work.
+  const keepWorkspace = record.before === 'lost';
+  const removed = await removeStages(job, { takes: (generation) => generation === record.generation, keepWorkspace, force: false });
   if (removed.kind === 'wait') return removed.exit;
   if (removed.kind === 'yielded') return yieldTo(job, removed.error);
   if (removed.errors.length > 0) return leaveForCleanup(job, removed.errors);

@@ -50,6 +50,7 @@ export function createConnection(name: string, config: ClusterConfig, dir: strin
   let kubeConfig: Promise<KubeConfig> | undefined;
   let current: { readonly until: number; readonly access: Promise<Access> } | undefined;
   let pools: Pools | undefined;
+  let reloading: Promise<void> | undefined;
   const retired: Promise<void>[] = [];
 
   const poolsFor = (loaded: KubeConfig, options: HttpsOptions): Pools => {
@@ -89,10 +90,16 @@ export function createConnection(name: string, config: ClusterConfig, dir: strin
       });
       return fresh;
     },
-    async reload() {
-      kubeConfig = undefined;
-      current = undefined;
-      await this.access();
+    reload() {
+      // Many calls meet the same expired token: the plugin runs once for all of them.
+      reloading ??= (async () => {
+        kubeConfig = undefined;
+        current = undefined;
+        await this.access();
+      })().finally(() => {
+        reloading = undefined;
+      });
+      return reloading;
     },
     async close() {
       current = undefined;

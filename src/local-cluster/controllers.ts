@@ -1,7 +1,9 @@
 import { quotaStatus, usedIn } from './api/quota.ts';
 import { deleteObject } from './api/remove.ts';
 import { resources } from './api/resources.ts';
+import { unimplementedFields } from './api/unimplemented.ts';
 import { followOwners, removeFinalizer } from './gc.ts';
+import { createRecorder } from './kubelet/events.ts';
 import type { ClusterStore } from './store.ts';
 import type { KubeObject, StoreEvent } from './types.ts';
 
@@ -69,6 +71,14 @@ function updateQuotas(store: ClusterStore, namespace: string): void {
   }
 }
 
+/** Events are kept for an hour, as a real cluster keeps them; without this they would fill the memory. */
+function dropOldEvents(store: ClusterStore): void {
+  const oldest = store.now() - 3_600_000;
+  for (const { metadata } of store.list('events')) {
+    if (Date.parse(metadata.creationTimestamp) < oldest) store.remove('events', metadata.namespace, metadata.name);
+  }
+}
+
 /** Only these can concern owner references; every other write is one check of two fields. */
 const concernsOwners = ({ type, object }: StoreEvent): boolean =>
   type === 'DELETED' ||
@@ -103,8 +113,15 @@ export function startControllers(store: ClusterStore, certificate: string, log: 
     for (const event of due) attempt(() => followOwners(store, event));
     for (const name of touched) attempt(() => settle(store, name));
   };
+  const recordEvent = createRecorder(store);
+  const cleaner = setInterval(() => dropOldEvents(store), 60_000).unref();
   const unsubscribe = store.subscribe((event) => {
     const { resource, type, object } = event;
+    const unknown = type === 'ADDED' && resource === 'pods' ? unimplementedFields(object) : [];
+    if (unknown.length > 0) {
+      const message = `not implemented by the embedded cluster: ${unknown.join(', ')}`;
+      recordEvent(object, 'kubelet', { type: 'Warning', reason: 'FieldNotImplemented', message });
+    }
     if (resource === 'namespaces' && type === 'ADDED') furnish(store, object.metadata.name, certificate);
     if (concernsOwners(event)) events.push(event);
     const namespace = resource === 'namespaces' ? object.metadata.name : object.metadata.namespace;
@@ -113,6 +130,7 @@ export function startControllers(store: ClusterStore, certificate: string, log: 
   });
   return () => {
     unsubscribe();
+    clearInterval(cleaner);
     if (scheduled) clearImmediate(scheduled);
   };
 }

@@ -70,6 +70,36 @@ describe('a Redis that is away', () => {
   });
 });
 
+test('messages come again after Redis was restarted, and waits end in time while it is away', async () => {
+  const port = await freePort();
+  const first = await server([], port);
+  const inventory = await inventoryAt(first.url);
+  const heard: string[] = [];
+  await inventory.onWake((key) => heard.push(key));
+  await first.stop();
+  const start = performance.now();
+  expect(await refusal(inventory.waitForEvent('a', 0, 60_000))).toBe('redis_unavailable');
+  expect(performance.now() - start).toBeLessThan(7000);
+  await server([], port);
+  await until(async () => {
+    await refusal(inventory.wake(['pod:x']));
+    return heard.includes('pod:x');
+  });
+});
+
+test('a flushed Redis takes the lease and the right to write with it (C36); forgotten scripts are sent again', async () => {
+  const redis = await server();
+  const inventory = await inventoryAt(redis.url);
+  const { lease } = await begin(inventory, 'a', await intend(inventory, 'a'));
+  await rawAt(redis.port).flushall();
+  await rawAt(redis.port).script('FLUSH');
+  expect(await refusal(inventory.write(lease, { state: 'ready' }))).toBe('lease_lost');
+  await until(() => lease.signal.aborted);
+  expect(lease.signal.reason).toMatchObject({ code: 'lease_lost' });
+  expect((await inventory.list({ limit: 10 })).items).toEqual([]);
+  expect(await intend(inventory, 'a')).toMatchObject({ kind: 'accepted' });
+});
+
 describe('start-up', () => {
   test('refuses a Redis that evicts (C72), and tells which policy it has', async () => {
     const redis = await server(['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru']);

@@ -1,4 +1,6 @@
 import type { Operation } from 'fast-json-patch';
+import type { AuditLog } from '../audit.ts';
+import type { Faults } from '../faults.ts';
 import type { ClusterStore } from '../store.ts';
 import type { NodeRuntime } from '../types.ts';
 
@@ -20,4 +22,15 @@ export interface WriteOptions {
   readonly annotations: Readonly<Record<string, string>>;
   /** Becomes a `Warning` header. */
   readonly warn: (text: string) => void;
+}
+
+export interface ApiServerOptions {
+  readonly context: ApiContext;
+  readonly faults: Faults;
+  readonly audit: AuditLog;
+  readonly token: string;
+  readonly certificate: string;
+  readonly privateKey: string;
+  /** 0 = a free port. */
+  readonly port: number;
 }

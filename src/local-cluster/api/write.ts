@@ -10,6 +10,7 @@ import { applyJsonPatch } from './patch.ts';
 import { checkQuotas } from './quota.ts';
 import { apiVersionOf, type Resource, resources } from './resources.ts';
 import { ApiError, alreadyExists, badRequest, conflict, invalid, notFound } from './status.ts';
+import { unimplementedFields } from './unimplemented.ts';
 import { checkShape, validate } from './validate.ts';
 import { validateMetadataUpdate } from './validate-metadata.ts';
 import { hasBadQuantity } from './validate-pod.ts';
@@ -95,6 +96,7 @@ export function createObject(context: ApiContext, target: Target, body: unknown,
   const errors = validate(resource, object);
   if (errors.length > 0) throw invalid(resource, object.metadata.name, errors);
   checkPolicies(store, resource, object, options.warn);
+  for (const field of unimplementedFields(object)) options.warn(`${field} is not implemented by the embedded cluster`);
   checkQuotas(store, resource, object, resources);
   if (store.get(resource.resource, object.metadata.namespace, object.metadata.name)) {
     throw alreadyExists(resource, object.metadata.name);

@@ -6,7 +6,11 @@ import type { ToolboxView } from './toolbox.ts';
  * here, and containers get a root of their own inside. The uid is not 0: mapping a parent's uid 0 again needs a
  * capability that ordinary users lack.
  */
-export function podArguments(options: { hostname: string; memoryFolders: readonly string[]; command: readonly string[] }): string[] {
+export function podArguments(options: {
+  hostname: string;
+  memoryFolders: readonly string[];
+  command: readonly string[];
+}): string[] {
   return [
     ...['--unshare-all', '--as-pid-1', '--uid', '1000', '--gid', '1000', '--hostname', options.hostname, '--die-with-parent'],
     ...['--dev-bind', '/', '/', '--proc', '/proc'],

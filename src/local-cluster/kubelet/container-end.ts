@@ -5,7 +5,8 @@ import { logTail } from './log-stream.ts';
 import { kubeTime, type Terminated } from './pod-types.ts';
 import { describeStartError } from './start-error.ts';
 
-const runtimePrefix = 'failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed:';
+const runtimePrefix =
+  'failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed:';
 const maxMessage = 4096;
 
 export function startFailure(program: string, error: string, containerID: string): Terminated {

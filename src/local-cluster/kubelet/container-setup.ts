@@ -78,7 +78,9 @@ export function userOf(pod: Pod, container: V1Container): { uid: number; gid: nu
   if ((own.runAsNonRoot ?? shared.runAsNonRoot) === true && (uid ?? 0) === 0) {
     const who = `(pod: "${podFullName(pod)}", container: ${container.name})`;
     throw new ConfigError(
-      uid === 0 ? `container's runAsUser breaks non-root policy ${who}` : `container has runAsNonRoot and image will run as root ${who}`,
+      uid === 0
+        ? `container's runAsUser breaks non-root policy ${who}`
+        : `container has runAsNonRoot and image will run as root ${who}`,
     );
   }
   return { uid: uid ?? 0, gid: own.runAsGroup ?? shared.runAsGroup ?? shared.fsGroup ?? 0 };

@@ -13,7 +13,7 @@ import { type ContainerState, type ContainerStatus, kubeTime, podFullName } from
 import { probe } from './probes.ts';
 import { stopProcess } from './stop.ts';
 import type { Run } from './supervisor-client.ts';
-import { BackOff, pause } from './timing.ts';
+import { BackOff, pause, untilAborted } from './timing.ts';
 
 /** One start of a container that is running now. */
 export interface LiveContainer {
@@ -34,6 +34,7 @@ export class Container {
   readonly #context: PodContext;
   readonly #backOff = new BackOff(0);
   #attempt = 0;
+  #isOver = false;
   #settleInitialized: () => void = () => {};
   /** Settles when the next container may start: a sidecar has started, another init container succeeded. */
   readonly initialized: Promise<void>;
@@ -60,7 +61,7 @@ export class Container {
 
   /** Settles when the container has ended for good, or when the Pod is to end and it does not run. */
   async run(): Promise<void> {
-    while (!this.#context.stopping.aborted) {
+    while (!this.#context.stopping.aborted && !this.#isOver) {
       const image = await pullImage(this.#context, this.spec, {
         record: (type, reason, message) => this.record(type, reason, message),
         waiting: (waiting) => this.#set({ waiting }),
@@ -76,8 +77,13 @@ export class Container {
     this.#context.record({ type, reason, message, fieldPath: fieldPath(this.role, this.spec) });
   }
 
-  /** Ends the running process as the Pod's end or a failed probe asks for it; `deadline` is the time of SIGKILL. */
-  async stop(message: string, deadline: () => number): Promise<void> {
+  /** Ends it for good; `deadline` is the time of SIGKILL. */
+  async end(message: string, deadline: () => number): Promise<void> {
+    this.#isOver = true;
+    await this.#stop(message, deadline);
+  }
+
+  async #stop(message: string, deadline: () => number): Promise<void> {
     const { live } = this;
     if (live === undefined) return;
     this.record('Normal', 'Killing', message);
@@ -94,6 +100,7 @@ export class Container {
   #restarts(): boolean {
     const policy = this.#context.pod().spec.restartPolicy ?? 'Always';
     const failed = (this.status.state.terminated?.exitCode ?? 1) !== 0;
+    if (this.#isOver) return false;
     if (this.role === 'sidecar') return true;
     if (this.role === 'init') return failed && policy !== 'Never';
     return policy === 'Always' || (policy === 'OnFailure' && failed);
@@ -117,8 +124,8 @@ export class Container {
   /** How long it ran, in ms; undefined when it was not started because the Pod is to end. */
   async #runOnce(image: PulledImage): Promise<number | undefined> {
     const isolation = await this.#context.isolation();
-    const prepared = await this.#prepare(image, isolation);
-    if (prepared === undefined) return undefined;
+    const prepared = isolation && (await this.#prepare(image, isolation));
+    if (isolation === undefined || prepared === undefined) return undefined;
     this.#attempt += 1;
     const before = this.status.state.terminated ?? this.status.lastState.terminated;
     if (before !== undefined) {
@@ -168,6 +175,8 @@ export class Container {
     const { log, spec } = this;
     const ended = new AbortController();
     this.live = live;
+    // Started in the very moment the Pod was ended: nobody else would end it.
+    if (this.#context.stopping.aborted || this.#isOver) run.signal('SIGKILL', false);
     run.stdout.on('data', (chunk: Buffer) => log?.write('stdout', chunk));
     run.stderr.on('data', (chunk: Buffer) => log?.write('stderr', chunk));
     if (spec.stdin !== true) run.stdin.end();
@@ -202,7 +211,7 @@ export class Container {
       const trouble = await runHandler(target, postStart, 3_600_000);
       if (trouble !== undefined && !signal.aborted) {
         this.record('Warning', 'FailedPostStartHook', `PostStartHook failed: ${trouble}`);
-        return this.stop('FailedPostStartHook', () => Date.now() + 30_000);
+        return this.#stop('FailedPostStartHook', () => Date.now() + 30_000);
       }
     }
     await probe(
@@ -228,7 +237,7 @@ export class Container {
   async #restart(kind: string, { terminationGracePeriodSeconds }: V1Probe): Promise<void> {
     const grace = terminationGracePeriodSeconds ?? this.#context.pod().spec.terminationGracePeriodSeconds ?? 30;
     const deadline = Date.now() + grace * 1000;
-    await this.stop(`Container ${this.spec.name} failed ${kind.toLowerCase()} probe, will be restarted`, () => deadline);
+    await this.#stop(`Container ${this.spec.name} failed ${kind.toLowerCase()} probe, will be restarted`, () => deadline);
   }
 }
 
@@ -250,11 +259,4 @@ function bytes(quantity: string | undefined): number | undefined {
 function duration(ms: number): string {
   const seconds = Math.round(ms / 1000);
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
-}
-
-function untilAborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }

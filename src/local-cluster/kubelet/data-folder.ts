@@ -12,7 +12,11 @@ interface Lock {
 /** When a process started, as the kernel counts; empty where that cannot be known. */
 function startOf(pid: number): string {
   try {
-    return readFileSync(`/proc/${pid}/stat`, 'latin1').replace(/^.*\) /s, '').split(' ')[19] ?? '';
+    return (
+      readFileSync(`/proc/${pid}/stat`, 'latin1')
+        .replace(/^.*\) /s, '')
+        .split(' ')[19] ?? ''
+    );
   } catch {
     return '';
   }
@@ -45,15 +49,19 @@ function readLock(folder: string): Lock | undefined {
 export function takeDataFolder(folder: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const lock = readLock(folder);
-  if (lock !== undefined && lock.pid !== process.pid && isAlive(lock)) throw new Error(`${folder} is in use by the cluster with pid ${lock.pid}`);
-  if (lock !== undefined) for (const name of ['pods', 'claims', 's']) rmSync(join(folder, name), { recursive: true, force: true });
+  if (lock !== undefined && lock.pid !== process.pid && isAlive(lock))
+    throw new Error(`${folder} is in use by the cluster with pid ${lock.pid}`);
+  if (lock !== undefined)
+    for (const name of ['pods', 'claims', 's']) rmSync(join(folder, name), { recursive: true, force: true });
   writeFileSync(join(folder, lockName), JSON.stringify({ pid: process.pid, started: startOf(process.pid) } satisfies Lock));
   removeStaleSiblings(folder);
 }
 
 function removeStaleSiblings(folder: string): void {
   const parent = dirname(folder);
-  const prefix = basename(folder).replace(/[^-]*$/, '').replace(/\d+-$/, '');
+  const prefix = basename(folder)
+    .replace(/[^-]*$/, '')
+    .replace(/\d+-$/, '');
   if (prefix === '') return;
   for (const name of readdirSync(parent)) {
     const other = join(parent, name);

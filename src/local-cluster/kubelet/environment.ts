@@ -30,7 +30,8 @@ export interface EnvironmentInput {
 /** All of a container's variables in Kubernetes' order: services, envFrom, env, where later ones win. Throws ConfigError. */
 export function resolveEnvironment(input: EnvironmentInput): Record<string, string> {
   const { store, pod, container } = input;
-  const values: Record<string, string> = pod.spec.enableServiceLinks === false ? {} : serviceEnvironment(store, pod.metadata.namespace);
+  const values: Record<string, string> =
+    pod.spec.enableServiceLinks === false ? {} : serviceEnvironment(store, pod.metadata.namespace);
   for (const source of container.envFrom ?? []) Object.assign(values, fromSource(input, source));
   for (const variable of container.env ?? []) {
     const value = variable.valueFrom === undefined ? expand(variable.value ?? '', values) : fromReference(input, variable);
@@ -48,7 +49,9 @@ function fromSource({ store, pod }: EnvironmentInput, source: V1EnvFromSource): 
     if (reference?.optional === true) return {};
     throw new ConfigError(`${kind} "${name}" not found`);
   }
-  const entries = Object.entries(dataOf(object)).map(([key, value]) => [`${source.prefix ?? ''}${key}`, value.toString()] as const);
+  const entries = Object.entries(dataOf(object)).map(
+    ([key, value]) => [`${source.prefix ?? ''}${key}`, value.toString()] as const,
+  );
   return Object.fromEntries(entries.filter(([key]) => isEnvName(key)));
 }
 

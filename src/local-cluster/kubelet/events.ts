@@ -10,7 +10,12 @@ export interface EventInput {
   readonly fieldPath?: string;
 }
 
-export type Component = 'kubelet' | 'default-scheduler' | 'persistentvolume-controller' | 'node-controller' | 'taint-eviction-controller';
+export type Component =
+  | 'kubelet'
+  | 'default-scheduler'
+  | 'persistentvolume-controller'
+  | 'node-controller'
+  | 'taint-eviction-controller';
 
 export type Recorder = (object: KubeObject, component: Component, event: EventInput) => void;
 

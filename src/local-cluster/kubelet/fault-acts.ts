@@ -1,6 +1,6 @@
 import type { Store } from '../types.ts';
 import type { Recorder } from './events.ts';
-import { type Condition, kubeTime, nodeName, type Pod } from './pod-types.ts';
+import { kubeTime, type NewCondition, nodeName, type Pod } from './pod-types.ts';
 import { pause } from './timing.ts';
 
 /** The Pod it happens to. */
@@ -8,7 +8,7 @@ export interface FaultTarget {
   readonly pod: Pod;
   lost: boolean;
   stuck: boolean;
-  fail(reason: string, message: string, condition: Omit<Condition, 'lastTransitionTime' | 'lastProbeTime'>): void;
+  fail(reason: string, message: string, graceSeconds: number, condition: NewCondition): void;
 }
 
 export interface FaultStage {
@@ -36,7 +36,8 @@ function evict({ record }: FaultStage, worker: FaultTarget): void {
   const container = worker.pod.spec.containers[0]?.name;
   const message = `The node was low on resource: memory. Threshold quantity: 100Mi, available: 51200Ki. Container ${container} was using 60000Ki, request is 0, has larger consumption of memory. `;
   record(worker.pod, 'kubelet', { type: 'Warning', reason: 'Evicted', message });
-  worker.fail('Evicted', message, { type: 'DisruptionTarget', status: 'True', reason: 'TerminationByKubelet', message });
+  // The hard threshold: nobody waits.
+  worker.fail('Evicted', message, 1, { type: 'DisruptionTarget', status: 'True', reason: 'TerminationByKubelet', message });
 }
 
 function preempt({ store, record }: FaultStage, worker: FaultTarget): void {
@@ -82,7 +83,13 @@ function markDeleted(store: Store, worker: FaultTarget, disruption: { reason: st
     name,
     (draft) => {
       const now = kubeTime();
-      draft.status.conditions.push({ type: 'DisruptionTarget', status: 'True', lastProbeTime: null, lastTransitionTime: now, ...disruption });
+      draft.status.conditions.push({
+        type: 'DisruptionTarget',
+        status: 'True',
+        lastProbeTime: null,
+        lastTransitionTime: now,
+        ...disruption,
+      });
       if (draft.metadata.deletionTimestamp !== undefined) return;
       draft.metadata.deletionTimestamp = kubeTime(Date.now() + grace * 1000);
       draft.metadata.deletionGracePeriodSeconds = grace;

@@ -55,7 +55,11 @@ export function portOf(container: V1Container, port: unknown): number {
   return named?.containerPort ?? Number(port);
 }
 
-async function runHttp({ isolation, container }: Target, action: V1HTTPGetAction, timeoutMs: number): Promise<string | undefined> {
+async function runHttp(
+  { isolation, container }: Target,
+  action: V1HTTPGetAction,
+  timeoutMs: number,
+): Promise<string | undefined> {
   const port = portOf(container, action.port);
   const secure = action.scheme === 'HTTPS';
   const url = `${secure ? 'https' : 'http'}://${isolation.podIP}:${port}${action.path ?? '/'}`;
@@ -68,13 +72,21 @@ async function runHttp({ isolation, container }: Target, action: V1HTTPGetAction
   }
   const headers = Object.fromEntries((action.httpHeaders ?? []).map(({ name, value }) => [name, value]));
   return new Promise((resolve) => {
-    const options = { method: 'GET', path: action.path ?? '/', headers: { host: `${isolation.podIP}:${port}`, ...headers }, agent: false };
+    const options = {
+      method: 'GET',
+      path: action.path ?? '/',
+      headers: { host: `${isolation.podIP}:${port}`, ...headers },
+      agent: false,
+    };
     const call = (secure ? secureRequest : request)({
       ...options,
       createConnection: () => socket as never,
       ...(secure ? { rejectUnauthorized: false } : {}),
     });
-    const timer = setTimeout(() => call.destroy(new Error('context deadline exceeded (Client.Timeout exceeded while awaiting headers)')), timeoutMs);
+    const timer = setTimeout(
+      () => call.destroy(new Error('context deadline exceeded (Client.Timeout exceeded while awaiting headers)')),
+      timeoutMs,
+    );
     call.on('response', (response) => {
       response.resume();
       const { statusCode = 0 } = response;

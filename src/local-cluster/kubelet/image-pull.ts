@@ -23,7 +23,11 @@ const failing = new Set(['err-image-pull', 'image-pull-backoff', 'pull-rate-limi
 const faultToolbox: Toolbox = { name: 'node', entry: ['node'] };
 
 /** Gets the image, for as long as it takes; undefined when the Pod is to end before. */
-export async function pullImage(context: PodContext, container: V1Container, report: PullReporter): Promise<PulledImage | undefined> {
+export async function pullImage(
+  context: PodContext,
+  container: V1Container,
+  report: PullReporter,
+): Promise<PulledImage | undefined> {
   const backOff = new BackOff(10_000);
   while (!context.stopping.aborted) {
     const name = container.image ?? '';
@@ -72,7 +76,11 @@ interface FailedPull {
   readonly atOnce: boolean;
 }
 
-async function failedPull(context: PodContext, { name, error, backOff, atOnce }: FailedPull, report: PullReporter): Promise<void> {
+async function failedPull(
+  context: PodContext,
+  { name, error, backOff, atOnce }: FailedPull,
+  report: PullReporter,
+): Promise<void> {
   report.record('Normal', 'Pulling', `Pulling image "${name}"`);
   report.record('Warning', 'Failed', `Failed to pull image "${name}": ${error}`);
   report.record('Warning', 'Failed', 'Error: ErrImagePull');
@@ -85,7 +93,12 @@ async function failedPull(context: PodContext, { name, error, backOff, atOnce }:
   await pause(backOff.take(), context.stopping);
 }
 
-async function pulled(context: PodContext, { image, imagePullPolicy }: V1Container, fault: Fault | undefined, report: PullReporter) {
+async function pulled(
+  context: PodContext,
+  { image, imagePullPolicy }: V1Container,
+  fault: Fault | undefined,
+  report: PullReporter,
+) {
   const slow = fault?.kind === 'slow-pull';
   if (imagePullPolicy !== 'Always' && !slow) {
     return report.record('Normal', 'Pulled', `Container image "${image}" already present on machine`);
@@ -94,5 +107,9 @@ async function pulled(context: PodContext, { image, imagePullPolicy }: V1Contain
   const ms = slow ? fault.value * 1000 : 0;
   await pause(ms, context.stopping);
   if (context.stopping.aborted) return;
-  report.record('Normal', 'Pulled', `Successfully pulled image "${image}" in ${ms}ms (${ms}ms including waiting). Image size: 0 bytes.`);
+  report.record(
+    'Normal',
+    'Pulled',
+    `Successfully pulled image "${image}" in ${ms}ms (${ms}ms including waiting). Image size: 0 bytes.`,
+  );
 }

@@ -41,7 +41,8 @@ const faultKinds = [
 ] as const;
 
 const shellImages = new Set(['busybox', 'alpine', 'debian', 'ubuntu']);
-const domain = /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::\d+)?$/;
+const domain =
+  /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::\d+)?$/;
 const pathComponent = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$/;
 const tagForm = /^\w[\w.-]{0,127}$/;
 const digestForm = /^[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}$/;
@@ -69,7 +70,8 @@ export function parseReference(image: string): Reference | { readonly error: str
   const path = host === 'docker.io' && !rest.includes('/') ? `library/${rest}` : rest;
   if (!domain.test(host)) return { error: 'invalid reference format' };
   if (path !== path.toLowerCase()) return { error: `invalid reference format: repository name (${path}) must be lowercase` };
-  if (path.length > 255 || !path.split('/').every((part) => pathComponent.test(part))) return { error: 'invalid reference format' };
+  if (path.length > 255 || !path.split('/').every((part) => pathComponent.test(part)))
+    return { error: 'invalid reference format' };
   return { domain: host, path, tag, digest };
 }
 

@@ -57,11 +57,14 @@ function tolerates(toleration: V1Toleration, taint: Taint): boolean {
   return toleration.operator === 'Exists' || (toleration.value ?? '') === (taint.value ?? '');
 }
 
+const largest = (a: bigint, b: bigint): bigint => [a, b].sort((x, y) => Number(y - x))[0] as bigint;
+
 /** A Pod's request: the sum of its containers, or its largest init container where that is more. */
 function requestOf(pod: Pod, resource: string): bigint {
-  const of = (container: { resources?: { requests?: Record<string, string> } }) => parseQuantity(container.resources?.requests?.[resource]) ?? 0n;
+  const of = (container: { resources?: { requests?: Record<string, string> } }) =>
+    parseQuantity(container.resources?.requests?.[resource]) ?? 0n;
   const sum = pod.spec.containers.reduce((total, container) => total + of(container), 0n);
-  return (pod.spec.initContainers ?? []).reduce((most, container) => (of(container) > most ? of(container) : most), sum);
+  return (pod.spec.initContainers ?? []).reduce((most, container) => largest(most, of(container)), sum);
 }
 
 function shortage(pod: Pod, node: KubeObject, others: readonly Pod[]): string | undefined {

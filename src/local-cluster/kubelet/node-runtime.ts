@@ -29,7 +29,10 @@ export function createStreams(workerOf: (podUid: string) => PodWorker | undefine
         return asProcess(run, stdin, tty);
       } catch (error) {
         const reason = describeStartError(command[0] ?? '', error instanceof Error ? error.message : String(error));
-        throw new Refusal(500, `error executing command in container: failed to exec in container: OCI runtime exec failed: exec failed: ${reason}`);
+        throw new Refusal(
+          500,
+          `error executing command in container: failed to exec in container: OCI runtime exec failed: exec failed: ${reason}`,
+        );
       }
     },
     async attach(ref, { stdin }) {

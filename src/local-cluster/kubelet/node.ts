@@ -70,7 +70,8 @@ export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
     retry();
   };
   const onConfig = ({ object }: StoreEvent): void => {
-    for (const worker of workers.values()) if (worker.pod.metadata.namespace === object.metadata.namespace) worker.configChanged();
+    for (const worker of workers.values())
+      if (worker.pod.metadata.namespace === object.metadata.namespace) worker.configChanged();
   };
   const reactions: Readonly<Record<string, (event: StoreEvent) => void>> = {
     pods: onPod,
@@ -85,7 +86,8 @@ export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
   };
   const unsubscribe = store.subscribe((event) => guard(log, () => reactions[event.resource]?.(event)));
   for (const claim of store.list('persistentvolumeclaims')) guard(log, () => storage.reconcile(claim));
-  for (const pod of store.list('pods') as Pod[]) guard(log, () => onPod({ type: 'ADDED', resource: 'pods', object: pod as KubeObject }));
+  for (const pod of store.list('pods') as Pod[])
+    guard(log, () => onPod({ type: 'ADDED', resource: 'pods', object: pod as KubeObject }));
 
   return {
     ...createStreams((uid) => workers.get(uid)),
@@ -110,10 +112,12 @@ function guard(log: (message: string) => void, react: () => void): void {
 
 /** Many changes of one turn are one retry. */
 function once(run: () => void): () => void {
-  let due: NodeJS.Immediate | undefined;
+  let isDue = false;
   return () => {
-    due ??= setImmediate(() => {
-      due = undefined;
+    if (isDue) return;
+    isDue = true;
+    setImmediate(() => {
+      isDue = false;
       run();
     });
   };

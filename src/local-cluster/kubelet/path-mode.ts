@@ -80,7 +80,8 @@ function request(setup: ContainerSetup, argv: readonly string[], options: StartO
     // Marks the container's processes, so that none outlives it.
     WINDLASS_CONTAINER_ID: setup.id,
   };
-  for (const [name, value] of Object.entries(setup.env)) env[name] = value === '127.0.0.1' ? podIP : rewritePaths(value, mappings);
+  for (const [name, value] of Object.entries(setup.env))
+    env[name] = value === '127.0.0.1' ? podIP : rewritePaths(value, mappings);
   return {
     group: setup.id,
     main: options.main,

@@ -17,8 +17,8 @@ export interface PodContext {
   readonly folder: string;
   /** Set up before the first container starts. */
   readonly volumes: () => ReadonlyMap<string, Volume>;
-  /** The Pod's sandbox; made again when it was killed. */
-  readonly isolation: () => Promise<PodIsolation>;
+  /** The Pod's sandbox, made again when it was killed; undefined when the Pod is to end before. */
+  readonly isolation: () => Promise<PodIsolation | undefined>;
   /** Aborts when the Pod is to end. */
   readonly stopping: AbortSignal;
   readonly record: (event: EventInput) => void;

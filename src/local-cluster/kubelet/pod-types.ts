@@ -17,6 +17,9 @@ export interface Condition {
   observedGeneration?: number;
 }
 
+/** A condition before it is written. */
+export type NewCondition = Omit<Condition, 'lastTransitionTime' | 'lastProbeTime'>;
+
 export interface Terminated {
   exitCode: number;
   reason: string;
@@ -44,7 +47,6 @@ export interface ContainerStatus {
   containerID?: string;
   resources?: unknown;
   volumeMounts?: unknown[];
-  user?: unknown;
 }
 
 export interface PodStatus {

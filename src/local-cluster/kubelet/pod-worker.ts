@@ -1,16 +1,17 @@
 import { mkdirSync } from 'node:fs';
-import { join } from 'node:path';
-import type { Store } from '../types.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { KubeObject, Store } from '../types.ts';
 import { Container } from './container.ts';
-import { actOut, type FaultStage } from './fault-acts.ts';
 import type { Recorder } from './events.ts';
-import type { Isolation, PodIsolation } from './isolation.ts';
+import { actOut, type FaultStage } from './fault-acts.ts';
+import type { Isolation, PodIsolation, PodPlace } from './isolation.ts';
 import type { PodContext, Role } from './pod-context.ts';
-import { type Condition, kubeTime, nodeName, type Pod } from './pod-types.ts';
+import { PodSandbox } from './pod-sandbox.ts';
+import { kubeTime, type NewCondition, nodeName, type Pod } from './pod-types.ts';
+import { PodVolumes } from './pod-volumes.ts';
 import { buildStatus } from './status.ts';
-import { pause } from './timing.ts';
-import { MountError } from './volume-payload.ts';
-import { memoryFolders, removeVolumes, setUpVolume, type Volume, type VolumeOptions } from './volumes.ts';
+import { pause, untilAborted } from './timing.ts';
+import { unimplementedFields } from './unimplemented.ts';
 
 export interface WorkerOptions {
   readonly store: Store;
@@ -33,16 +34,18 @@ export class PodWorker {
   stuck = false;
   readonly #options: WorkerOptions;
   readonly #stopping = new AbortController();
+  readonly #aborted = untilAborted(this.#stopping.signal);
   readonly #startTime = kubeTime();
   readonly #context: PodContext;
-  readonly #volumes = new Map<string, Volume>();
+  readonly #volumes: PodVolumes;
   readonly #configWaiters = new Set<() => void>();
   #pod: Pod;
-  #sandbox: PodIsolation | undefined;
-  #podIP: string | undefined;
+  readonly #sandbox: PodSandbox;
+  readonly #runs: Promise<void>[] = [];
+  #deletedAt: number | undefined;
   #deadline = Number.POSITIVE_INFINITY;
   #verdict: { reason: string; message: string } | undefined;
-  #extra: Omit<Condition, 'lastTransitionTime' | 'lastProbeTime'>[] = [];
+  readonly #extra: NewCondition[] = [];
   #publishing: NodeJS.Immediate | undefined;
   #ending: Promise<void> | undefined;
   #work: Promise<void> = Promise.resolve();
@@ -53,6 +56,21 @@ export class PodWorker {
     this.#options = options;
     this.#pod = options.pod;
     this.#context = this.#makeContext();
+    this.#volumes = new PodVolumes({
+      store: options.store,
+      pod: () => this.#pod,
+      podIP: () => this.#sandbox.podIP ?? '',
+      folder: options.folder,
+      memoryRoot: options.isolation.memoryRoot,
+      failed: (message) => this.#context.record({ type: 'Warning', reason: 'FailedMount', message }),
+    });
+    this.#sandbox = new PodSandbox({
+      isolation: options.isolation,
+      place: () => this.#place(),
+      stopping: this.#stopping.signal,
+      record: (type, reason, message) => this.#context.record({ type, reason, message }),
+      changed: () => this.#publishSoon(),
+    });
     const init = options.pod.spec.initContainers ?? [];
     const waiting = init.length > 0 ? 'PodInitializing' : 'ContainerCreating';
     const roleOf = (policy: string | undefined): Role => (policy === 'Always' ? 'sidecar' : 'init');
@@ -67,12 +85,17 @@ export class PodWorker {
   }
 
   get sandbox(): PodIsolation | undefined {
-    return this.#sandbox;
+    return this.#sandbox.current;
   }
 
   start(): void {
     this.#publishSoon();
-    this.#work = this.#live().catch((error: unknown) => this.#options.log(`pod ${this.#pod.metadata.name}: ${(error as Error).stack}`));
+    const ignored = unimplementedFields(this.#pod.spec);
+    if (ignored.length > 0) {
+      const message = `The embedded cluster does not implement ${ignored.join(', ')}`;
+      this.#context.record({ type: 'Warning', reason: 'FieldNotImplemented', message });
+    }
+    this.#work = this.#live().catch((error: unknown) => this.#failed(error));
     void this.#work.then(() => this.#settled());
     void this.#watchActiveDeadline();
   }
@@ -81,13 +104,16 @@ export class PodWorker {
   update(pod: Pod): void {
     const before = this.#pod;
     this.#pod = pod;
-    if (pod.metadata.deletionTimestamp === undefined) {
-      if (JSON.stringify(pod.metadata) !== JSON.stringify(before.metadata)) this.#refreshVolumes();
+    const { labels, annotations, deletionTimestamp, deletionGracePeriodSeconds = 0 } = pod.metadata;
+    if (deletionTimestamp === undefined) {
+      const seen = [before.metadata.labels, before.metadata.annotations];
+      if (!isDeepStrictEqual([labels, annotations], seen)) this.#volumes.refresh();
       return;
     }
     if (this.lost) return;
-    // The deletion's time is its request plus the grace; a second delete may have shortened it.
-    this.#end(Date.parse(pod.metadata.deletionTimestamp) + 999);
+    // Counted by our own clock: the API's may be skewed by a fault. A second delete may shorten the grace.
+    this.#deletedAt ??= Date.now();
+    this.#end(this.#deletedAt + deletionGracePeriodSeconds * 1000);
     if (this.#removed) this.#remove();
   }
 
@@ -95,7 +121,7 @@ export class PodWorker {
   configChanged(): void {
     for (const wake of this.#configWaiters) wake();
     this.#configWaiters.clear();
-    if (this.#sandbox !== undefined) this.#refreshVolumes();
+    if (this.#sandbox.current !== undefined) this.#volumes.refresh();
   }
 
   /** The object is gone without us (force delete): its processes get a second. */
@@ -113,16 +139,18 @@ export class PodWorker {
     this.stuck = false;
     this.#stopping.abort();
     clearImmediate(this.#publishing);
-    await this.#sandbox?.close();
-    await this.#work;
-    await this.#cleanUp();
+    await this.#sandbox.close();
+    await Promise.all([this.#work, ...this.#runs]);
+    // One that was being made just then.
+    await this.#sandbox.close();
+    await this.#volumes.remove();
   }
 
   /** Ends the Pod for good without deleting its object: evicted, over its deadline. */
-  fail(reason: string, message: string, condition?: Omit<Condition, 'lastTransitionTime' | 'lastProbeTime'>): void {
+  fail(reason: string, message: string, graceSeconds: number, condition?: NewCondition): void {
     this.#verdict = { reason, message };
     if (condition !== undefined) this.#extra.push(condition);
-    this.#end(Date.now() + (this.#pod.spec.terminationGracePeriodSeconds ?? 30) * 1000);
+    this.#end(Date.now() + graceSeconds * 1000);
   }
 
   #makeContext(): PodContext {
@@ -133,8 +161,8 @@ export class PodWorker {
       images,
       folder,
       pod: () => this.#pod,
-      volumes: () => this.#volumes,
-      isolation: () => this.#openSandbox(),
+      volumes: () => this.#volumes.all,
+      isolation: () => this.#sandbox.open(),
       stopping: this.#stopping.signal,
       record: (event) => {
         if (!this.lost) record(this.#pod, 'kubelet', event);
@@ -147,99 +175,40 @@ export class PodWorker {
 
   async #live(): Promise<void> {
     mkdirSync(this.#options.folder, { recursive: true });
-    if (!(await this.#setUpVolumes())) return;
-    await this.#openSandbox();
-    const running: Promise<void>[] = [];
+    await this.#setUpVolumes();
+    await this.#sandbox.open();
     for (const container of this.containers) {
-      if (this.#stopping.signal.aborted) break;
-      const run = container.run();
-      if (container.role === 'app') running.push(run);
-      else if (container.role === 'sidecar') {
-        void run;
-        await Promise.race([container.initialized, this.#aborted()]);
-      } else await run;
-      if (container.role === 'init' && container.status.state.terminated?.exitCode !== 0) return this.#publishSoon();
+      if (this.#stopping.signal.aborted) return;
+      const run = container.run().catch((error: unknown) => this.#failed(error));
+      this.#runs.push(run);
+      if (container.role === 'sidecar') await Promise.race([container.initialized, this.#aborted]);
+      if (container.role !== 'init') continue;
+      await run;
+      if (container.status.state.terminated?.exitCode !== 0) return;
     }
-    await Promise.all(running);
+    await Promise.all(this.#runs.filter((_, index) => this.containers[index]?.role !== 'sidecar'));
   }
 
-  /** All containers have ended by themselves (or the Pod is ending): a finished Pod lets go of its sandbox. */
+  #failed(error: unknown): void {
+    this.#options.log(`pod ${this.#pod.metadata.name}: ${error instanceof Error ? error.stack : String(error)}`);
+  }
+
+  /** All containers have ended by themselves: a finished Pod lets go of its sandbox. */
   async #settled(): Promise<void> {
     if (this.#stopping.signal.aborted || this.lost) return;
     await this.#endSidecars(() => Date.now() + 30_000);
-    await this.#closeSandbox();
+    await this.#sandbox.close();
     this.#publishSoon();
   }
 
-  async #setUpVolumes(): Promise<boolean> {
-    for (const volume of this.#pod.spec.volumes ?? []) {
-      for (;;) {
-        if (this.#stopping.signal.aborted) return false;
-        try {
-          this.#volumes.set(volume.name, setUpVolume(this.#volumeOptions(), volume));
-          break;
-        } catch (error) {
-          if (!(error instanceof MountError)) throw error;
-          const message = `MountVolume.SetUp failed for volume "${volume.name}" : ${error.message}`;
-          this.#context.record({ type: 'Warning', reason: 'FailedMount', message });
-          await this.#configChange(2000);
-        }
-      }
-    }
-    return true;
-  }
-
-  #volumeOptions(): VolumeOptions {
-    const { store, folder, isolation } = this.#options;
-    const root = isolation.memoryRoot === undefined ? join(folder, 'memory') : join(isolation.memoryRoot, this.#pod.metadata.uid);
-    return { store, pod: this.#pod, podIP: this.#podIP ?? '', folder, memoryFolder: (name) => join(root, name) };
-  }
-
-  #refreshVolumes(): void {
-    for (const volume of this.#pod.spec.volumes ?? []) {
-      if (!this.#volumes.has(volume.name) || volume.persistentVolumeClaim || volume.emptyDir || volume.hostPath) continue;
-      try {
-        setUpVolume(this.#volumeOptions(), volume);
-      } catch (error) {
-        // As the kubelet: what was mounted stays as it is.
-        if (!(error instanceof MountError)) throw error;
-        const message = `MountVolume.SetUp failed for volume "${volume.name}" : ${error.message}`;
-        this.#context.record({ type: 'Warning', reason: 'FailedMount', message });
-      }
-    }
-  }
-
-  #opening: Promise<PodIsolation> | undefined;
-
-  #openSandbox(): Promise<PodIsolation> {
-    this.#opening ??= this.#makeSandbox();
-    return this.#opening;
-  }
-
-  async #makeSandbox(): Promise<PodIsolation> {
-    const { isolation, folder } = this.#options;
+  #place(): PodPlace {
     const { uid, name } = this.#pod.metadata;
-    const options = this.#volumeOptions();
-    const place = { uid, hostname: (this.#pod.spec.hostname ?? name).slice(0, 63), folder, memoryFolders: memoryFolders(options) };
-    const sandbox = await isolation.openPod(place);
-    this.#sandbox = sandbox;
-    this.#podIP = sandbox.podIP;
-    this.#publishSoon();
-    void sandbox.ended.then(() => {
-      if (this.#sandbox !== sandbox) return;
-      this.#sandbox = undefined;
-      this.#opening = undefined;
-      if (this.#stopping.signal.aborted) return;
-      this.#context.record({ type: 'Normal', reason: 'SandboxChanged', message: 'Pod sandbox changed, it will be killed and re-created.' });
-      this.#publishSoon();
-    });
-    return sandbox;
+    const hostname = (this.#pod.spec.hostname ?? name).slice(0, 63);
+    return { uid, hostname, folder: this.#options.folder, memoryFolders: this.#volumes.memoryFolders };
   }
 
-  async #closeSandbox(): Promise<void> {
-    const sandbox = this.#sandbox;
-    this.#sandbox = undefined;
-    await sandbox?.close();
+  async #setUpVolumes(): Promise<void> {
+    while (!this.#stopping.signal.aborted && !this.#volumes.setUp()) await this.#configChange(2000);
   }
 
   #end(deadline: number): void {
@@ -250,18 +219,18 @@ export class PodWorker {
 
   async #shutDown(): Promise<void> {
     const byDeadline = () => this.#deadline;
-    const stop = (container: Container) => container.stop(`Stopping container ${container.spec.name}`, byDeadline);
+    const stop = (container: Container) => container.end(`Stopping container ${container.spec.name}`, byDeadline);
     await Promise.all(this.containers.filter(({ role }) => role !== 'sidecar').map(stop));
     await this.#endSidecars(byDeadline);
-    await this.#work;
-    await this.#closeSandbox();
+    await Promise.all([this.#work, ...this.#runs]);
+    await this.#sandbox.close();
     if (this.#verdict !== undefined && this.#pod.metadata.deletionTimestamp === undefined) this.#publishSoon();
     while (this.stuck) await pause(500);
     if (this.#pod.metadata.deletionTimestamp !== undefined || this.#removed) {
       clearImmediate(this.#publishing);
       this.#over = true;
       this.#publish();
-      await this.#cleanUp();
+      await this.#volumes.remove();
       this.#removed = true;
       this.#remove();
       this.#options.done();
@@ -270,7 +239,7 @@ export class PodWorker {
 
   async #endSidecars(deadline: () => number): Promise<void> {
     for (const container of this.containers.filter(({ role }) => role === 'sidecar').reverse()) {
-      await container.stop(`Stopping container ${container.spec.name}`, deadline);
+      await container.end(`Stopping container ${container.spec.name}`, deadline);
     }
   }
 
@@ -279,11 +248,12 @@ export class PodWorker {
     const { namespace, name, uid, finalizers } = this.#pod.metadata;
     const { store } = this.#options;
     if ((finalizers ?? []).length === 0) store.remove('pods', namespace, name, uid);
-    else store.update('pods', namespace, name, (draft) => void (draft.metadata.deletionGracePeriodSeconds = 0), uid);
-  }
-
-  async #cleanUp(): Promise<void> {
-    removeVolumes(this.#options.folder, memoryFolders(this.#volumeOptions()));
+    else {
+      const release = (draft: KubeObject) => {
+        draft.metadata.deletionGracePeriodSeconds = 0;
+      };
+      store.update('pods', namespace, name, release, uid);
+    }
   }
 
   async #watchActiveDeadline(): Promise<void> {
@@ -293,15 +263,7 @@ export class PodWorker {
     if (this.#stopping.signal.aborted || ['Succeeded', 'Failed'].includes(this.#pod.status?.phase ?? '')) return;
     const message = 'Pod was active on the node longer than the specified deadline';
     this.#context.record({ type: 'Normal', reason: 'DeadlineExceeded', message });
-    this.fail('DeadlineExceeded', message);
-  }
-
-  #aborted(): Promise<void> {
-    const { signal } = this.#stopping;
-    return new Promise((resolve) => {
-      if (signal.aborted) resolve();
-      signal.addEventListener('abort', () => resolve(), { once: true });
-    });
+    this.fail('DeadlineExceeded', message, this.#pod.spec.terminationGracePeriodSeconds ?? 30);
   }
 
   async #configChange(ms: number): Promise<void> {
@@ -321,7 +283,8 @@ export class PodWorker {
     this.#publishing = undefined;
     if (this.lost) return;
     const { namespace, name, uid } = this.#pod.metadata;
-    const statuses = (roles: readonly Role[]) => this.containers.filter(({ role }) => roles.includes(role)).map(({ status }) => structuredClone(status));
+    const statuses = (roles: readonly Role[]) =>
+      this.containers.filter(({ role }) => roles.includes(role)).map(({ status }) => structuredClone(status));
     const written = this.#options.store.update(
       'pods',
       namespace,
@@ -332,10 +295,10 @@ export class PodWorker {
           init: statuses(['init', 'sidecar']),
           sidecars: new Set(this.containers.filter(({ role }) => role === 'sidecar').map(({ spec }) => spec.name)),
           app: statuses(['app']),
-          podIP: this.#podIP,
+          podIP: this.#sandbox.podIP,
           startTime: this.#startTime,
-          sandbox: this.#sandbox !== undefined,
-          ...(this.#verdict === undefined || this.#sandbox !== undefined ? {} : { verdict: this.#verdict }),
+          sandbox: this.#sandbox.current !== undefined,
+          ...(this.#verdict === undefined || this.#sandbox.current !== undefined ? {} : { verdict: this.#verdict }),
           over: this.#over,
           extra: this.#extra,
           now: kubeTime(),

@@ -48,7 +48,13 @@ async function untilStarted(target: Target, one: V1Probe, reports: ProbeReports,
   return false;
 }
 
-async function repeat(target: Target, kind: 'Liveness' | 'Readiness', one: V1Probe, reports: ProbeReports, signal: AbortSignal): Promise<void> {
+async function repeat(
+  target: Target,
+  kind: 'Liveness' | 'Readiness',
+  one: V1Probe,
+  reports: ProbeReports,
+  signal: AbortSignal,
+): Promise<void> {
   await pause((one.initialDelaySeconds ?? 0) * 1000, signal);
   let successes = 0;
   let failures = 0;

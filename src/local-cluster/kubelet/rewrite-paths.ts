@@ -9,7 +9,7 @@ export function sortMappings(mappings: readonly PathMapping[]): PathMapping[] {
   return [...mappings].sort((a, b) => b.from.length - a.from.length);
 }
 
-const escape = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+const quote = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
 /**
  * Replaces the container's paths wherever they stand as whole paths in a text: after nothing that could belong to a path
@@ -18,6 +18,6 @@ const escape = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\
 export function rewritePaths(text: string, mappings: readonly PathMapping[]): string {
   if (mappings.length === 0) return text;
   const targets = new Map(mappings.map(({ from, to }) => [from, to]));
-  const pattern = new RegExp(`(?<![\\w.~/-])(${mappings.map(({ from }) => escape(from)).join('|')})(?![\\w.-]*[\\w-])`, 'g');
+  const pattern = new RegExp(`(?<![\\w.~/-])(${mappings.map(({ from }) => quote(from)).join('|')})(?![\\w.-]*[\\w-])`, 'g');
   return text.replace(pattern, (found) => targets.get(found) ?? found);
 }

@@ -9,7 +9,21 @@ import type { ToolboxView } from './toolbox.ts';
  */
 export function layOutRoot(setup: ContainerSetup, view: ToolboxView, hosts: string, hostname: string): void {
   const { root } = setup;
-  for (const folder of ['etc', 'home/node', 'mnt', 'opt', 'proc', 'dev', 'root', 'run', 'srv', 'sys', 'var/log', 'var/lib', 'var/cache']) {
+  for (const folder of [
+    'etc',
+    'home/node',
+    'mnt',
+    'opt',
+    'proc',
+    'dev',
+    'root',
+    'run',
+    'srv',
+    'sys',
+    'var/log',
+    'var/lib',
+    'var/cache',
+  ]) {
     mkdirSync(join(root, folder), { recursive: true });
   }
   for (const folder of ['tmp', 'var/tmp']) {
@@ -18,7 +32,8 @@ export function layOutRoot(setup: ContainerSetup, view: ToolboxView, hosts: stri
   }
   for (const [name, target] of view.links) if (!existsSync(join(root, name))) symlinkSync(target, join(root, name));
   const files: Record<string, string> = {
-    'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n',
+    'etc/passwd':
+      'root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n',
     'etc/group': 'root:x:0:\nnode:x:1000:\nnogroup:x:65534:\n',
     'etc/hosts': hosts,
     'etc/hostname': `${hostname}\n`,

@@ -28,7 +28,9 @@ export function createScheduler({ store, record, claimTrouble, bindClaims }: Sch
     if (claims !== undefined) return `0/1 nodes are available: ${claims}. not found`;
     const node = store.get('nodes', undefined, nodeName);
     if (node === undefined) return 'no nodes available to schedule pods';
-    const others = (store.list('pods') as Pod[]).filter((other) => other.spec.nodeName === nodeName && !gone.has(other.status?.phase ?? ''));
+    const others = (store.list('pods') as Pod[]).filter(
+      (other) => other.spec.nodeName === nodeName && !gone.has(other.status?.phase ?? ''),
+    );
     const reason = misfit(pod, node, others);
     if (reason === undefined) return undefined;
     const preemption = 'preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.';
@@ -36,12 +38,14 @@ export function createScheduler({ store, record, claimTrouble, bindClaims }: Sch
   };
   const schedule = (pod: Pod): void => {
     if ((pod.spec.schedulingGates ?? []).length > 0) {
-      return refuse(store, pod, 'SchedulingGated', 'Scheduling is blocked due to non-empty scheduling gates');
+      refuse(store, pod, 'SchedulingGated', 'Scheduling is blocked due to non-empty scheduling gates');
+      return;
     }
     const message = trouble(pod);
     if (message !== undefined) {
       record(pod, 'default-scheduler', { type: 'Warning', reason: 'FailedScheduling', message });
-      return refuse(store, pod, 'Unschedulable', message);
+      refuse(store, pod, 'Unschedulable', message);
+      return;
     }
     bindClaims(pod);
     assign(store, pod);

@@ -1,5 +1,5 @@
 import type { V1PodReadinessGate } from '@kubernetes/client-node';
-import type { Condition, ContainerStatus, Pod, PodStatus } from './pod-types.ts';
+import type { Condition, ContainerStatus, NewCondition, Pod, PodStatus } from './pod-types.ts';
 import { hostIP } from './pod-types.ts';
 
 /** All that a Pod's status is made of. */
@@ -19,7 +19,7 @@ export interface StatusInput {
   /** The Pod was ended from outside: evicted, over its deadline. */
   readonly verdict?: { readonly reason: string; readonly message: string };
   /** Conditions that others than the kubelet's ordinary work want: DisruptionTarget. */
-  readonly extra?: readonly Omit<Condition, 'lastTransitionTime' | 'lastProbeTime'>[];
+  readonly extra?: readonly NewCondition[];
   readonly now: string;
 }
 
@@ -62,7 +62,8 @@ export function phaseOf(input: StatusInput): string {
   }
   const waiting = app.filter((one) => one.state.waiting !== undefined && one.lastState.terminated === undefined);
   if (waiting.length > 0) return 'Pending';
-  if (input.over === true) return app.every((one) => (one.state.terminated ?? one.lastState.terminated)?.exitCode === 0) ? 'Succeeded' : 'Failed';
+  if (input.over === true)
+    return app.every((one) => (one.state.terminated ?? one.lastState.terminated)?.exitCode === 0) ? 'Succeeded' : 'Failed';
   if (app.some((one) => one.state.running !== undefined) || policy === 'Always') return 'Running';
   const ended = app.map((one) => one.state.terminated ?? one.lastState.terminated);
   if (ended.every((one) => one?.exitCode === 0)) return 'Succeeded';
@@ -101,7 +102,8 @@ function conditionsOf(input: StatusInput, phase: string): Condition[] {
 function initializedCondition(input: StatusInput, phase: string): Draft {
   const missing = initialized(input);
   if (phase === 'Succeeded') return { type: 'Initialized', status: 'True', reason: 'PodCompleted' };
-  if (missing.length === 0 || input.app.some((one) => one.state.running || hasEnded(one))) return { type: 'Initialized', status: 'True' };
+  if (missing.length === 0 || input.app.some((one) => one.state.running || hasEnded(one)))
+    return { type: 'Initialized', status: 'True' };
   const message = `containers with incomplete status: [${missing.join(' ')}]`;
   return { type: 'Initialized', status: 'False', reason: 'ContainersNotInitialized', message };
 }
@@ -112,7 +114,12 @@ function containersReady({ init, sidecars, app }: StatusInput, phase: string): D
   if (phase === 'Failed') return { type, status: 'False', reason: 'PodFailed' };
   const unready = [...init.filter((one) => sidecars.has(one.name)), ...app].filter((one) => !one.ready).map((one) => one.name);
   if (unready.length === 0) return { type, status: 'True' };
-  return { type, status: 'False', reason: 'ContainersNotReady', message: `containers with unready status: [${unready.join(' ')}]` };
+  return {
+    type,
+    status: 'False',
+    reason: 'ContainersNotReady',
+    message: `containers with unready status: [${unready.join(' ')}]`,
+  };
 }
 
 function readyCondition(gates: readonly V1PodReadinessGate[], before: ReadonlyMap<string, Condition>, containers: Draft): Draft {

@@ -18,7 +18,11 @@ const tickMs = 200;
  * preStop, then the stop signal, then SIGKILL at the deadline (ms since the epoch). As for a PID 1, the stop signal reaches
  * only a process that handles it; the others live on until the deadline.
  */
-export async function stopProcess(target: Stoppable, deadline: () => number, hookFailed: (trouble: string) => void): Promise<void> {
+export async function stopProcess(
+  target: Stoppable,
+  deadline: () => number,
+  hookFailed: (trouble: string) => void,
+): Promise<void> {
   const { run, container } = target;
   const preStop = container.lifecycle?.preStop;
   if (preStop?.sleep) await within(Math.min(preStop.sleep.seconds * 1000, deadline() - Date.now()), run.exit);
@@ -31,7 +35,8 @@ export async function stopProcess(target: Stoppable, deadline: () => number, hoo
   const ended = run.exit.then(() => {
     over = true;
   });
-  while (!over && Date.now() < deadline()) await Promise.race([ended, pause(Math.min(tickMs, Math.max(1, deadline() - Date.now())))]);
+  while (!over && Date.now() < deadline())
+    await Promise.race([ended, pause(Math.min(tickMs, Math.max(1, deadline() - Date.now())))]);
   if (!over) run.signal('SIGKILL', false);
   await ended;
 }

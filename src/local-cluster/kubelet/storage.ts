@@ -44,7 +44,8 @@ export function createStorage(store: Store, folder: string, record: Recorder): S
         if (claim === undefined) return `persistentvolumeclaim "${name}" not found`;
         if (claim.metadata.deletionTimestamp !== undefined) return `persistentvolumeclaim "${name}" is being deleted`;
         if (claim.status?.phase === 'Bound') continue;
-        if (classOf(claim)?.volumeBindingMode !== 'WaitForFirstConsumer') return 'pod has unbound immediate PersistentVolumeClaims';
+        if (classOf(claim)?.volumeBindingMode !== 'WaitForFirstConsumer')
+          return 'pod has unbound immediate PersistentVolumeClaims';
       }
       return undefined;
     },
@@ -87,7 +88,11 @@ function bindNamed(store: Store, claim: KubeObject): void {
   const volume = store.get('persistentvolumes', undefined, claim.spec.volumeName);
   const owner: { name?: string; namespace?: string; uid?: string } | undefined = volume?.spec.claimRef;
   const { name, namespace, uid } = claim.metadata;
-  if (volume === undefined || (owner !== undefined && (owner.name !== name || owner.namespace !== namespace || (owner.uid ?? uid) !== uid))) return;
+  if (
+    volume === undefined ||
+    (owner !== undefined && (owner.name !== name || owner.namespace !== namespace || (owner.uid ?? uid) !== uid))
+  )
+    return;
   store.update('persistentvolumes', undefined, volume.metadata.name, (draft) => {
     draft.spec.claimRef = claimReference(claim);
     setPhase(draft, 'Bound');
@@ -111,7 +116,9 @@ function provision(store: Store, folder: string, record: Recorder, claim: KubeOb
       claimRef: claimReference(claim),
       local: { path },
       nodeAffinity: {
-        required: { nodeSelectorTerms: [{ matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values: [nodeName] }] }] },
+        required: {
+          nodeSelectorTerms: [{ matchExpressions: [{ key: 'kubernetes.io/hostname', operator: 'In', values: [nodeName] }] }],
+        },
       },
       persistentVolumeReclaimPolicy: storageClass.reclaimPolicy ?? 'Delete',
       storageClassName: storageClass.metadata.name,

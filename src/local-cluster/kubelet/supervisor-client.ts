@@ -161,7 +161,10 @@ class SupervisedRun implements Run {
   }
 
   #send(type: number, payload: Buffer, done?: (error?: Error | null) => void): void {
-    if (this.#ended || !this.#socket.writable) return done?.();
+    if (this.#ended || !this.#socket.writable) {
+      done?.();
+      return;
+    }
     const head = Buffer.alloc(5);
     head[0] = type;
     head.writeUInt32BE(payload.length, 1);

@@ -97,9 +97,7 @@ function leftovers(id, group) {
     return [];
   }
   const marker = `WINDLASS_CONTAINER_ID=${id}\0`;
-  const owned = paths
-    ? (pid) => environmentOf(pid).includes(marker)
-    : (pid) => group.namespaces.has(link(`/proc/${pid}/ns/mnt`));
+  const owned = paths ? (pid) => environmentOf(pid).includes(marker) : (pid) => group.namespaces.has(link(`/proc/${pid}/ns/mnt`));
   return names.filter(owned).map(Number);
 }
 
@@ -172,7 +170,7 @@ function run(socket, request, rest) {
   child.stdout.on('data', (chunk) => write(toClient.stdout, chunk));
   if (!request.stdin) child.stdin.end();
   child.stdin.on('error', () => child.stdin.destroy());
-  ends(socket, state, request, write);
+  ends(socket, state, request);
   frames(socket, rest, (type, payload) => {
     if (type === fromClient.stdin) {
       if (!child.stdin.write(payload)) socket.pause();
@@ -183,7 +181,7 @@ function run(socket, request, rest) {
   child.stdin.on('drain', () => socket.resume());
 }
 
-function ends(socket, state, request, write) {
+function ends(socket, state, request) {
   const { child } = state;
   let reported = false;
   const report = (value) => {
@@ -207,7 +205,7 @@ function ends(socket, state, request, write) {
     state.ended = true;
     const value = { exitCode: code ?? 128 + constants.signals[signal], outOfMemory: state.outOfMemory };
     const closed = new Promise((resolve) => child.once('close', resolve));
-    if (request.main) killGroup(request.group, () => closed.then(() => report(value)));
+    if (request.main) killGroup(request.group, () => void closed.then(() => report(value)));
     else {
       // A background child may hold an exec's output open for ever: its own output is delivered, then the end.
       let quiet;
@@ -218,7 +216,7 @@ function ends(socket, state, request, write) {
       child.stdout.on('data', again);
       child.stderr.on('data', again);
       again();
-      closed.then(() => {
+      void closed.then(() => {
         clearTimeout(quiet);
         report(value);
       });

@@ -12,6 +12,14 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
+/** Settles when the signal aborts. */
+export function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
 /** Whether the promise settled within the time. */
 export async function within(ms: number, promise: Promise<unknown>): Promise<boolean> {
   const timer = new AbortController();

@@ -28,7 +28,8 @@ export function volumePayload(context: PayloadContext, volume: V1Volume): Payloa
   if (configMap !== undefined) {
     return keyed(context, 'configmap', { name: configMap.name ?? '', ...keyedOptions(configMap, configMap.defaultMode) });
   }
-  if (secret !== undefined) return keyed(context, 'secret', { name: secret.secretName ?? '', ...keyedOptions(secret, secret.defaultMode) });
+  if (secret !== undefined)
+    return keyed(context, 'secret', { name: secret.secretName ?? '', ...keyedOptions(secret, secret.defaultMode) });
   if (downwardAPI !== undefined) return downward(context, downwardAPI.items, downwardAPI.defaultMode ?? 0o644);
   if (projected !== undefined) return projection(context, projected);
   return undefined;
@@ -53,7 +54,8 @@ function keyed({ store, pod }: PayloadContext, kind: 'configmap' | 'secret', sou
   for (const { key, path, mode } of source.items) {
     const content = data[key];
     if (content !== undefined) files.set(path, { content, mode: mode ?? source.mode });
-    else if (source.optional !== true) throw new MountError(`references non-existent ${kind === 'secret' ? 'secret' : 'config'} key: ${key}`);
+    else if (source.optional !== true)
+      throw new MountError(`references non-existent ${kind === 'secret' ? 'secret' : 'config'} key: ${key}`);
   }
   return files;
 }

@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, lstatSync, mkdirSync, realpathSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, lstatSync, mkdirSync, realpathSync } from 'node:fs';
 import { join, normalize } from 'node:path';
 import type { V1Container, V1Volume, V1VolumeMount } from '@kubernetes/client-node';
 import type { Store } from '../types.ts';
@@ -45,7 +45,8 @@ export function setUpVolume(options: VolumeOptions, volume: V1Volume): Volume {
     const source = claimFolder(options, volume.persistentVolumeClaim.claimName);
     return { source, readOnly: volume.persistentVolumeClaim.readOnly === true, memory: false };
   }
-  if (volume.hostPath !== undefined) return { source: hostFolder(volume.hostPath.path, volume.hostPath.type), readOnly: false, memory: false };
+  if (volume.hostPath !== undefined)
+    return { source: hostFolder(volume.hostPath.path, volume.hostPath.type), readOnly: false, memory: false };
   const payload = volumePayload(options, volume);
   if (payload === undefined) throw new MountError('this kind of volume is not implemented by the embedded cluster');
   for (const [path, file] of payload) payload.set(path, { ...file, mode: groupReadable(file.mode, options.pod) });
@@ -87,14 +88,22 @@ export interface ContainerMounts {
 }
 
 /** A container's mounts, parents first. Throws MountError. */
-export function containerMounts(container: V1Container, volumes: ReadonlyMap<string, Volume>, env: Record<string, string>): ContainerMounts {
+export function containerMounts(
+  container: V1Container,
+  volumes: ReadonlyMap<string, Volume>,
+  env: Record<string, string>,
+): ContainerMounts {
   const insideFolders: string[] = [];
   const mounts = (container.volumeMounts ?? []).map((mount) => {
     const volume = volumes.get(mount.name);
     if (volume === undefined) throw new MountError(`volume "${mount.name}" is not set up`);
     const subPath = mount.subPathExpr === undefined ? (mount.subPath ?? '') : expand(mount.subPathExpr, env);
     const source = subPath === '' ? volume.source : subFolder(volume, subPath, mount, insideFolders);
-    return { source, target: normalize(mount.mountPath).replace(/(.)\/$/, '$1'), readOnly: volume.readOnly || mount.readOnly === true };
+    return {
+      source,
+      target: normalize(mount.mountPath).replace(/(.)\/$/, '$1'),
+      readOnly: volume.readOnly || mount.readOnly === true,
+    };
   });
   return { mounts: mounts.sort((a, b) => a.target.length - b.target.length), insideFolders };
 }
@@ -116,8 +125,4 @@ function subFolder(volume: Volume, subPath: string, mount: V1VolumeMount, inside
   const real = realpathSync(path);
   if (!real.startsWith(realpathSync(volume.source))) throw refused;
   return real;
-}
-
-export function removeVolumes(folder: string, memory: readonly string[]): void {
-  for (const path of [folder, ...memory]) rmSync(path, { recursive: true, force: true });
 }

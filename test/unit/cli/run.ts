@@ -43,6 +43,10 @@ export async function windlass(args: readonly string[], options: RunOptions = {}
     text(child.stderr!),
     new Promise<number | null>((done, fail) => child.once('error', fail).once('close', done)),
   ]);
+  return finished(exitCode, stdout, stderr);
+}
+
+export function finished(exitCode: number | null, stdout: string, stderr: string): Finished {
   return {
     exitCode,
     stdout,

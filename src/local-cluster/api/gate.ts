@@ -1,0 +1,91 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { AuditLog } from '../audit.ts';
+import type { Faults } from '../faults.ts';
+import { type FaultPlan, planFaults } from './fault-plan.ts';
+import { parseRoute, type Route } from './route.ts';
+import { ApiError, internalError } from './status.ts';
+
+/** A request while it is being served. */
+export interface Exchange {
+  readonly request: IncomingMessage;
+  readonly url: URL;
+  readonly started: number;
+  route?: Route | undefined;
+  plan?: FaultPlan;
+  /** Of the object in the answer, for the audit log. */
+  uid?: string | undefined;
+}
+
+/** A request to a resource, past the gate. */
+export interface Admitted extends Exchange {
+  readonly route: Route;
+  readonly plan: FaultPlan;
+}
+
+export const beginExchange = (request: IncomingMessage): Exchange => ({
+  request,
+  url: new URL(request.url ?? '/', 'https://localhost'),
+  started: performance.now(),
+});
+
+export function planFor(faults: Faults, { verb, resource, subresource, name }: Route): FaultPlan {
+  return planFaults(faults.match({ verb, resource: resource.resource, subresource, name }), verb);
+}
+
+function checkToken(request: IncomingMessage, token: string): void {
+  const [scheme = '', given = ''] = (request.headers.authorization ?? '').split(' ');
+  const [actual, expected] = [Buffer.from(given), Buffer.from(token)];
+  const known = scheme.toLowerCase() === 'bearer' && actual.length === expected.length && timingSafeEqual(actual, expected);
+  if (!known) throw new ApiError(401, 'Unauthorized', 'Unauthorized');
+}
+
+/** 401, the route and its faults: what comes before every piece of work. undefined for paths that are no resources. */
+export function admit(exchange: Exchange, token: string, faults: Faults): Admitted | undefined {
+  const { request, url } = exchange;
+  checkToken(request, token);
+  exchange.route = parseRoute(request.method ?? 'GET', url.pathname, url.searchParams);
+  if (!exchange.route) return undefined;
+  exchange.plan = planFor(faults, exchange.route);
+  return exchange as Admitted;
+}
+
+/** Acts out the faults that come before the work. False when the request is to be forgotten. */
+export async function suffer(plan: FaultPlan, socket: Duplex): Promise<boolean> {
+  if (plan.dropBefore) {
+    socket.destroy();
+    return false;
+  }
+  if (plan.delayMs > 0) {
+    await sleep(plan.delayMs);
+    if (socket.destroyed) return false;
+  }
+  if (plan.delayThenCommitMs > 0) await sleep(plan.delayThenCommitMs);
+  if (plan.refusal) throw plan.refusal.error;
+  return true;
+}
+
+/** Writes the audit line of a request; `code` 0 = ended without an answer. Documents and health checks have none. */
+export function record(audit: AuditLog, { request, route, started, uid }: Exchange, code: number): void {
+  if (!route) return;
+  audit.write({
+    at: new Date().toISOString(),
+    verb: route.verb,
+    resource: route.resource.resource,
+    subresource: route.subresource,
+    namespace: route.namespace ?? '',
+    name: route.name,
+    ...(uid ? { uid } : {}),
+    code,
+    ms: Math.round((performance.now() - started) * 10) / 10,
+    userAgent: request.headers['user-agent'] ?? '',
+  });
+}
+
+export function toApiError(error: unknown, log: (message: string) => void): ApiError {
+  if (error instanceof ApiError) return error;
+  log(`a request failed: ${error instanceof Error ? error.stack : error}`);
+  return internalError(error instanceof Error ? error.message : String(error));
+}
