@@ -51,7 +51,13 @@ export function teardown(program: Command): void {
           ...timeout,
           signal: interrupt.signal,
         });
-        return showAccepted(context, { ...accepted, state: state as never }, 'teardown');
+        const { generation, jobId, deduplicated } = accepted;
+        await context.out.show({
+          document: { instanceId, generation, jobId, state, deduplicated },
+          text: () => `${clean(instanceId)}: ${state}`,
+          names: [instanceId],
+        });
+        return 0;
       } catch (error) {
         if (!interrupt.signal.aborted) throw error;
         context.out.say('Detached: the teardown goes on.');

@@ -49,7 +49,7 @@ h2{font-size:1.05rem;margin:1.6rem 0 .5rem}
 .card{background:var(--card);border:1px solid var(--line);border-radius:.5rem;overflow-x:auto}
 table{width:100%;border-collapse:collapse}
 th,td{text-align:left;padding:.45rem .8rem;border-top:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-thead th,tr:first-child>th{border-top:0}
+thead th,table:not(:has(thead)) tr:first-child>*{border-top:0}
 th{font-weight:600;color:var(--soft);white-space:nowrap}
 .state{display:inline-block;padding:0 .5rem;border-radius:1rem;border:1px solid currentColor;font-size:.85em;white-space:nowrap;color:var(--warn)}
 .state-ready,.state-done{color:var(--good)}

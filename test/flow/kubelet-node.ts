@@ -50,12 +50,12 @@ export async function startKubelet(sandbox: 'auto' | 'none', images: Record<stri
     store.create('storageclasses', { apiVersion: 'storage.k8s.io/v1', kind: 'StorageClass', metadata: { name }, ...rest });
   }
   const logged: string[] = [];
-  const node = await startNode({ store, dataDir: join(folder, 'data'), images, sandbox, log: (line) => logged.push(line) });
+  const node = await startNode({ store, dataDir: folder, images, sandbox, log: (line) => logged.push(line) });
   return {
     store,
     node,
     logged,
-    dataDir: join(folder, 'data'),
+    dataDir: folder,
     create,
     ...podHelpers(store, node, create),
     async close() {

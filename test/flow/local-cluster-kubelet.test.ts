@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { KubeObject } from '../../src/local-cluster/types.ts';
 import { condition, eventually, type Kubelet, startKubelet, text } from './kubelet-node.ts';
 
 const forever = 'trap "exit 0" TERM; while :; do sleep 0.05; done';
@@ -186,8 +187,7 @@ describe.each(['auto', 'none'] as const)('a node with sandbox %s', (sandbox) => 
       volumeMounts: [{ name: 'v', mountPath: '/state' }],
     };
     node.run('probed', `rm -f /state/*; ${forever}`, probes, { volumes: [{ name: 'v', emptyDir: {} }] });
-    const status = (one: { status?: { containerStatuses?: { started: boolean; ready: boolean; restartCount: number }[] } }) =>
-      one.status?.containerStatuses?.[0];
+    const status = (one: KubeObject) => one.status?.containerStatuses?.[0];
     await node.event('probed', 'Unhealthy');
     expect(status(node.get('probed') as never)).toMatchObject({ started: false, ready: false });
     await node.exec('probed', ['touch', '/state/started']);

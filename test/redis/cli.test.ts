@@ -3,12 +3,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { stringify } from 'yaml';
-import { run as runCommand } from '../../src/cli/run.ts';
 import { newKeys } from '../../src/inventory/secrets.ts';
 import { startRedis, type TestRedis } from '../support/redis.ts';
-import { type Finished, finished, start, windlass } from '../unit/cli/run.ts';
+import { type Finished, inProcess, start, windlass } from '../unit/cli/run.ts';
 
 // Each run is a process of its own: on a busy machine that takes seconds.
 const timeout = 90_000;
@@ -30,28 +29,11 @@ let redis: TestRedis;
 let client: Redis;
 let dir: string;
 /** In this process, which is a hundred times quicker than the real command; what the command adds is tested beside it. */
-async function run(
+const run = (
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
   form: readonly string[] = ['--json'],
-): Promise<Finished> {
-  const written = { stdout: '', stderr: '' };
-  for (const stream of ['stdout', 'stderr'] as const) {
-    vi.spyOn(process[stream], 'write').mockImplementation((chunk) => {
-      written[stream] += String(chunk);
-      return true;
-    });
-  }
-  for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
-  try {
-    const exitCode = await runCommand([...form, '--config', join(dir, 'windlass.yaml'), ...args]);
-    return finished(exitCode, written.stdout, written.stderr);
-  } finally {
-    process.exitCode = undefined;
-    vi.restoreAllMocks();
-    vi.unstubAllEnvs();
-  }
-}
+): Promise<Finished> => inProcess([...form, '--config', join(dir, 'windlass.yaml'), ...args], env);
 
 beforeAll(async () => {
   redis = await startRedis();

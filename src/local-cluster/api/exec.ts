@@ -59,8 +59,17 @@ function pump(
       });
       onBytes(data.length);
     });
-    for (const event of ['end', 'close', 'error'] as const) source.once(event, () => resolve());
+    for (const event of ['end', 'close', 'error'] as const) source.on(event, () => resolve());
   });
+}
+
+function resize(socket: WebSocket, process: RunningProcess, data: Buffer): void {
+  try {
+    const { Width, Height } = JSON.parse(data.toString('utf8')) as { Width?: number; Height?: number };
+    if (Width && Height) process.resize(Width, Height);
+  } catch {
+    socket.close(1007, 'a resize frame must hold {"Width": n, "Height": n}');
+  }
 }
 
 /** Feeds stdin and window sizes to the process; v5 clients close stdin with a frame of their own. */
@@ -75,10 +84,7 @@ function receive(socket: WebSocket, process: RunningProcess): void {
       stdin.once('drain', () => socket.resume());
     }
     if (channel === CHANNEL.close && data[0] === CHANNEL.stdin) stdin?.end();
-    if (channel === CHANNEL.resize) {
-      const { Width, Height } = JSON.parse(data.toString('utf8')) as { Width?: number; Height?: number };
-      if (Width && Height) process.resize(Width, Height);
-    }
+    if (channel === CHANNEL.resize) resize(socket, process, data);
   });
 }
 

@@ -59,7 +59,7 @@ function join(socket: WebSocket, channel: number, stream: Duplex): Promise<void>
       socket.resume();
       resolve();
     });
-    stream.once('error', reject);
+    stream.on('error', reject);
   });
 }
 

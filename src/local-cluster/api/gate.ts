@@ -11,7 +11,8 @@ import { ApiError, internalError } from './status.ts';
 /** A request while it is being served. */
 export interface Exchange {
   readonly request: IncomingMessage;
-  readonly url: URL;
+  readonly path: string;
+  readonly query: URLSearchParams;
   readonly started: number;
   route?: Route | undefined;
   plan?: FaultPlan;
@@ -25,11 +26,11 @@ export interface Admitted extends Exchange {
   readonly plan: FaultPlan;
 }
 
-export const beginExchange = (request: IncomingMessage): Exchange => ({
-  request,
-  url: new URL(request.url ?? '/', 'https://localhost'),
-  started: performance.now(),
-});
+/** Never throws: paths are taken as they are, so that `..` is a name that does not exist, not another path. */
+export function beginExchange(request: IncomingMessage): Exchange {
+  const [path = '/', ...query] = (request.url ?? '/').split('?');
+  return { request, path, query: new URLSearchParams(query.join('?')), started: performance.now() };
+}
 
 export function planFor(faults: Faults, { verb, resource, subresource, name }: Route): FaultPlan {
   return planFaults(faults.match({ verb, resource: resource.resource, subresource, name }), verb);
@@ -44,9 +45,9 @@ function checkToken(request: IncomingMessage, token: string): void {
 
 /** 401, the route and its faults: what comes before every piece of work. undefined for paths that are no resources. */
 export function admit(exchange: Exchange, token: string, faults: Faults): Admitted | undefined {
-  const { request, url } = exchange;
+  const { request, path, query } = exchange;
   checkToken(request, token);
-  exchange.route = parseRoute(request.method ?? 'GET', url.pathname, url.searchParams);
+  exchange.route = parseRoute(request.method ?? 'GET', path, query);
   if (!exchange.route) return undefined;
   exchange.plan = planFor(faults, exchange.route);
   return exchange as Admitted;

@@ -27,21 +27,21 @@ function send(response: ServerResponse, code: number, value: unknown, form: Form
 
 function render(exchange: Admitted, form: Form, answer: Answer, now: number): unknown {
   if ('plain' in answer) return answer.plain;
-  const how = { form, resource: exchange.route.resource, query: exchange.url.searchParams, now };
+  const how = { form, resource: exchange.route.resource, query: exchange.query, now };
   return 'list' in answer ? renderList(answer.list, how) : renderObject(answer.object, how);
 }
 
 /** Everything but upgrades: resources, logs, watches, documents, health. */
 export function createHttpHandler({ context, faults, audit, token }: ApiServerOptions, watches: OpenWatches) {
-  const openWatch = ({ route, plan, url }: Admitted, form: Form, response: ServerResponse): void => {
+  const openWatch = ({ route, plan, query }: Admitted, form: Form, response: ServerResponse): void => {
     const { resource, namespace } = route;
-    const control = serveWatch(context, { resource, namespace, query: url.searchParams, form }, response);
+    const control = serveWatch(context, { resource, namespace, query, form }, response);
     watches.add(control, route, plan);
     response.on('close', () => watches.remove(control));
   };
 
   const answerObject = (exchange: Admitted, body: unknown, response: ServerResponse): void => {
-    const { request, route, plan, url } = exchange;
+    const { request, route, plan, query } = exchange;
     const form = negotiate(request.headers.accept);
     if (route.verb === 'watch') {
       openWatch(exchange, form, response);
@@ -50,30 +50,30 @@ export function createHttpHandler({ context, faults, audit, token }: ApiServerOp
     const warn = (text: string): void => void response.appendHeader('warning', `299 - ${JSON.stringify(text)}`);
     const write = { mutations: plan.mutations, annotations: plan.annotations, warn };
     const { hideFromListMs } = plan;
-    const answer = handlers[route.verb]({ context, route, query: url.searchParams, request, body, write, hideFromListMs });
+    const answer = handlers[route.verb]({ context, route, query, request, body, write, hideFromListMs });
     if ('object' in answer) exchange.uid = answer.object.metadata.uid;
     if (plan.commitThenDrop) request.socket.destroy();
     else send(response, answer.code, render(exchange, form, answer, context.store.now()), form);
   };
 
   const serveResource = async (exchange: Admitted, response: ServerResponse): Promise<void> => {
-    const { request, route, plan, url } = exchange;
+    const { request, route, plan, query } = exchange;
     // Read first: a delayed write must be complete when its client leaves.
     const body = bodiless.has(route.verb) ? undefined : await readBody(request);
     if (!(await suffer(plan, request.socket))) return;
-    if (route.subresource === 'log') return serveLogs(context, route, url.searchParams, response);
+    if (route.subresource === 'log') return serveLogs(context, route, query, response);
     // Without an upgrade these can only be refused.
-    if (isStream(route)) prepareStream({ context, route, query: url.searchParams, plan }, request);
+    if (isStream(route)) prepareStream({ context, route, query, plan }, request);
     answerObject(exchange, body, response);
   };
 
-  const serveDocument = ({ url }: Exchange, response: ServerResponse): void => {
-    if (health.has(url.pathname)) {
+  const serveDocument = ({ path }: Exchange, response: ServerResponse): void => {
+    if (health.has(path)) {
       response.setHeader('content-type', 'text/plain; charset=utf-8');
       response.end('ok');
       return;
     }
-    const document = discover(url.pathname);
+    const document = discover(path);
     if (document === undefined) throw noSuchPath();
     send(response, 200, document, plainJson);
   };
@@ -98,7 +98,7 @@ export function createHttpHandler({ context, faults, audit, token }: ApiServerOp
     response.setHeader('cache-control', 'no-cache, private');
     response.on('close', () => record(audit, exchange, response.headersSent ? response.statusCode : 0));
     try {
-      const open = health.has(exchange.url.pathname) && !request.headers.authorization;
+      const open = health.has(exchange.path) && !request.headers.authorization;
       const admitted = open ? undefined : admit(exchange, token, faults);
       if (admitted) await serveResource(admitted, response);
       else serveDocument(exchange, response);

@@ -2,7 +2,7 @@ import { type ClusterStore, timestamp } from '../store.ts';
 import type { KubeObject } from '../types.ts';
 import { unsupported } from './field-errors.ts';
 import type { Resource } from './resources.ts';
-import { badRequest, invalid, notFound, preconditionFailed } from './status.ts';
+import { badRequest, forbidden, invalid, notFound, preconditionFailed } from './status.ts';
 import type { Target } from './write.ts';
 
 export type Propagation = 'Foreground' | 'Background' | 'Orphan';
@@ -83,6 +83,9 @@ function markDeleted(store: ClusterStore, draft: KubeObject, resource: Resource,
   if (metadata.generation !== undefined && had === undefined) metadata.generation += 1;
 }
 
+/** As on a real cluster, these stay. */
+const lasting = new Set(['default', 'kube-system', 'kube-public']);
+
 const isHeld = (object: KubeObject): boolean => Boolean(object.metadata.finalizers?.length || object.spec?.finalizers?.length);
 
 /**
@@ -94,6 +97,7 @@ export function deleteObject(store: ClusterStore, target: Target, options: Delet
   const current = store.get(resource.resource, namespace, name);
   if (!current) throw notFound(resource, name);
   checkPreconditions(target, current, options);
+  if (resource.kind === 'Namespace' && lasting.has(name)) throw forbidden(resource, name, 'this namespace may not be deleted');
   const grace = graceOf(resource, current, options);
   const draft = structuredClone(current);
   markDeleted(store, draft, resource, grace, options);

@@ -30,6 +30,8 @@ function target(parts: readonly string[], group: string, version: string): Omit<
   const [plural = '', name = '', subresource = '', ...rest] = inNamespace ? parts.slice(2) : parts;
   const resource = findResource(group, version, plural);
   const known = resource && (subresource === '' || resource.subresources?.includes(subresource)) && rest.length === 0;
+  const dotted = [name, inNamespace ? parts[1] : ''].find((part) => part === '.' || part === '..');
+  if (dotted) throw badRequest(`Name parameter invalid: "${dotted}": may not be '${dotted}'`);
   if (!known || (inNamespace && !resource.namespaced)) throw noSuchPath();
   return { resource, namespace: inNamespace ? parts[1] : undefined, name, subresource };
 }

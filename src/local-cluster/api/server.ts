@@ -12,9 +12,13 @@ export interface ApiServer {
 
 function listen(server: Server, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', reject);
+    const fail = (error: NodeJS.ErrnoException): void => {
+      const why = error.code === 'EADDRINUSE' ? 'the port is in use' : error.message;
+      reject(new Error(`the API server cannot listen on 127.0.0.1:${port}: ${why}`, { cause: error }));
+    };
+    server.once('error', fail);
     server.listen(port, '127.0.0.1', () => {
-      server.off('error', reject);
+      server.off('error', fail);
       resolve();
     });
   });

@@ -51,9 +51,9 @@ export function createUpgradeHandler({ context, faults, audit, token }: ApiServe
     try {
       const admitted = admit(exchange, token, faults);
       if (!admitted || !isStream(admitted.route)) throw noSuchPath();
-      const { route, plan, url } = admitted;
+      const { route, plan, query } = admitted;
       if (!(await suffer(plan, socket))) return record(audit, exchange, 0);
-      const serve = prepareStream({ context, route, query: url.searchParams, plan }, request);
+      const serve = prepareStream({ context, route, query, plan }, request);
       // Offering only the chosen one is how the server is told which to take.
       request.headers['sec-websocket-protocol'] = chooseProtocol(request, route, plan);
       sockets.handleUpgrade(request, socket, head, (accepted) => {

@@ -1,6 +1,7 @@
 import { request } from 'node:http';
 import { request as secureRequest } from 'node:https';
 import type { V1Container, V1ExecAction, V1HTTPGetAction, V1TCPSocketAction } from '@kubernetes/client-node';
+import { askForFile } from './file-probe.ts';
 import type { ContainerSetup, PodIsolation } from './isolation.ts';
 
 /** What a probe or a lifecycle hook does. */
@@ -32,6 +33,8 @@ export async function runHandler(target: Target, handler: Handler, timeoutMs: nu
 }
 
 async function runExec({ isolation, setup }: Target, command: readonly string[], timeoutMs: number): Promise<string | undefined> {
+  const known = await askForFile(isolation, setup, command);
+  if (known !== undefined) return known ? undefined : '';
   const run = await isolation.start(setup, command, { main: false, stdin: false, tty: false, memoryLimit: undefined });
   let output = '';
   for (const stream of [run.stdout, run.stderr]) {

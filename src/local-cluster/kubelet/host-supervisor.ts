@@ -20,7 +20,7 @@ export async function startHostSupervisor(program: string, dataDir: string, remo
   const folder = mkdtempSync(join(existsSync('/tmp') ? '/tmp' : dataDir, 'wl-'));
   const memoryRoot = join(existsSync('/dev/shm') ? '/dev/shm' : dataDir, basename(folder));
   const socket = join(folder, 's');
-  const config = JSON.stringify({ socket, paths: true, remove: [folder, memoryRoot, ...remove] });
+  const config = JSON.stringify({ socket, paths: true, pipes: join(folder, 'p'), remove: [folder, memoryRoot, ...remove] });
   const child = spawn(process.execPath, [program, config], { stdio: ['pipe', 'pipe', 'pipe'], detached: true });
   let complaint = '';
   child.stdin.on('error', () => child.stdin.destroy());

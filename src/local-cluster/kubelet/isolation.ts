@@ -34,6 +34,8 @@ export interface StartOptions {
   readonly memoryLimit: number | undefined;
 }
 
+export type FileKind = 'nothing' | 'link' | { readonly file: boolean; readonly directory: boolean; readonly size: number };
+
 /** One Pod's network, processes and memory volumes. */
 export interface PodIsolation {
   readonly podIP: string;
@@ -44,6 +46,8 @@ export interface PodIsolation {
   dial(port: number): Promise<Duplex>;
   /** Makes folders where the Pod sees them: memory volumes exist only inside. */
   mkdir(paths: readonly string[]): Promise<void>;
+  /** What lies at a path of the machine, as the Pod's supervisor sees it; 'link' when a link is on the way. */
+  stat(path: string): Promise<FileKind>;
   /** Settles when all processes of the Pod have ended, on close or because the sandbox was killed. */
   readonly ended: Promise<void>;
   /** Ends every process, and with them the memory volumes. */

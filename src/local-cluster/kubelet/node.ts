@@ -1,10 +1,11 @@
 import { copyFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { KubeObject, NodeRuntime, Store, StoreEvent } from '../types.ts';
+import type { NodeRuntime, Store, StoreEvent } from '../types.ts';
 import { takeDataFolder } from './data-folder.ts';
-import { createRecorder } from './events.ts';
+import { createRecorder, type Recorder } from './events.ts';
 import { startHostSupervisor } from './host-supervisor.ts';
+import type { Isolation } from './isolation.ts';
 import { registerNode } from './node-object.ts';
 import { createStreams } from './node-runtime.ts';
 import type { Pod } from './pod-types.ts';
@@ -12,6 +13,8 @@ import { isOurs, PodWorker } from './pod-worker.ts';
 import { chooseIsolation } from './probe-sandbox.ts';
 import { createScheduler, needsNode } from './scheduler.ts';
 import { createStorage } from './storage.ts';
+
+const programs = ['supervisor.mjs', 'supervisor-pipes.mjs'] as const;
 
 export interface NodeOptions {
   readonly store: Store;
@@ -28,67 +31,24 @@ export interface NodeOptions {
  * or when no supervisor can be started. What goes wrong later is an event, a condition or a line of `log`.
  */
 export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
-  const { store, dataDir, images, log } = options;
+  const { store, dataDir, log } = options;
   takeDataFolder(dataDir);
   const claims = join(dataDir, 'claims');
   mkdirSync(claims, { recursive: true });
-  const supervisor = join(dataDir, 'supervisor.mjs');
-  // A copy: the Pods' users may read the data folder, but perhaps not where this program is installed.
-  copyFileSync(fileURLToPath(new URL('./supervisor.mjs', import.meta.url)), supervisor);
+  // Copies: who runs in a sandbox may read the data folder, but perhaps not where this program is installed.
+  for (const name of programs) copyFileSync(fileURLToPath(new URL(name, import.meta.url)), join(dataDir, name));
+  const supervisor = join(dataDir, programs[0]);
   const host = await startHostSupervisor(supervisor, dataDir, [join(dataDir, 'pods'), claims]);
   const isolation = await chooseIsolation({ sandbox: options.sandbox, dataDir, supervisor, host });
   if (isolation.mode.kind === 'path') log(`Pods run without a sandbox (${isolation.mode.reason})`);
   registerNode(store, isolation.mode.kind === 'sandbox' ? 'bubblewrap://1' : 'process://1');
 
-  const record = createRecorder(store);
-  const storage = createStorage(store, claims, record);
-  const scheduler = createScheduler({ store, record, claimTrouble: storage.trouble, bindClaims: storage.bindFor });
   const workers = new Map<string, PodWorker>();
-  const adopt = (pod: Pod) => {
-    const { uid } = pod.metadata;
-    const folder = join(dataDir, 'pods', uid);
-    const worker = new PodWorker({ store, isolation, images, record, folder, pod, log, done: () => workers.delete(uid) });
-    workers.set(uid, worker);
-    worker.start();
-  };
-
-  const retry = once(() => scheduler.retry());
-  const onPod = ({ type, object }: StoreEvent): void => {
-    const pod = object as Pod;
-    const worker = workers.get(pod.metadata.uid);
-    if (type === 'DELETED') {
-      retry();
-      if (worker !== undefined) void worker.abandon().finally(() => workers.delete(pod.metadata.uid));
-    } else if (worker !== undefined) worker.update(pod);
-    else if (isOurs(pod)) {
-      if (!['Succeeded', 'Failed'].includes(pod.status?.phase ?? '')) adopt(pod);
-    } else if (needsNode(pod) && type === 'ADDED') scheduler.schedule(pod);
-  };
-  const onClaim = ({ type, object }: StoreEvent): void => {
-    if (type === 'DELETED') storage.release(object);
-    else storage.reconcile(object);
-    retry();
-  };
-  const onConfig = ({ object }: StoreEvent): void => {
-    for (const worker of workers.values())
-      if (worker.pod.metadata.namespace === object.metadata.namespace) worker.configChanged();
-  };
-  const reactions: Readonly<Record<string, (event: StoreEvent) => void>> = {
-    pods: onPod,
-    persistentvolumeclaims: onClaim,
-    configmaps: onConfig,
-    secrets: onConfig,
-    nodes: retry,
-    storageclasses: () => {
-      for (const claim of store.list('persistentvolumeclaims')) storage.reconcile(claim);
-      retry();
-    },
-  };
-  const unsubscribe = store.subscribe((event) => guard(log, () => reactions[event.resource]?.(event)));
-  for (const claim of store.list('persistentvolumeclaims')) guard(log, () => storage.reconcile(claim));
-  for (const pod of store.list('pods') as Pod[])
-    guard(log, () => onPod({ type: 'ADDED', resource: 'pods', object: pod as KubeObject }));
-
+  const react = createReactions(options, isolation, workers);
+  const unsubscribe = store.subscribe((event) => guard(log, () => react(event)));
+  for (const resource of ['persistentvolumeclaims', 'pods']) {
+    for (const object of store.list(resource)) guard(log, () => react({ type: 'ADDED', resource, object }));
+  }
   return {
     ...createStreams((uid) => workers.get(uid)),
     mode: isolation.mode,
@@ -98,6 +58,71 @@ export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
       await isolation.close();
       await host.close();
     },
+  };
+}
+
+/** What the node does about each write to the store. */
+function createReactions(
+  options: NodeOptions,
+  isolation: Isolation,
+  workers: Map<string, PodWorker>,
+): (event: StoreEvent) => void {
+  const { store, dataDir } = options;
+  const record = createRecorder(store);
+  const storage = createStorage(store, join(dataDir, 'claims'), record);
+  const scheduler = createScheduler({ store, record, claimTrouble: storage.trouble, bindClaims: storage.bindFor });
+  const retry = once(() => guard(options.log, () => scheduler.retry()));
+  const pods = createPodReaction({ ...options, isolation, workers, record, retry, schedule: scheduler.schedule });
+  const config = ({ object }: StoreEvent): void => {
+    for (const worker of workers.values()) {
+      if (worker.pod.metadata.namespace === object.metadata.namespace) worker.configChanged();
+    }
+  };
+  const reactions: Readonly<Record<string, (event: StoreEvent) => void>> = {
+    pods,
+    configmaps: config,
+    secrets: config,
+    nodes: retry,
+    persistentvolumeclaims: ({ type, object }) => {
+      if (type === 'DELETED') storage.release(object);
+      else storage.reconcile(object);
+      retry();
+    },
+    storageclasses: () => {
+      for (const claim of store.list('persistentvolumeclaims')) storage.reconcile(claim);
+      retry();
+    },
+  };
+  return (event) => reactions[event.resource]?.(event);
+}
+
+interface PodReactionOptions extends NodeOptions {
+  readonly isolation: Isolation;
+  readonly workers: Map<string, PodWorker>;
+  readonly record: Recorder;
+  readonly retry: () => void;
+  readonly schedule: (pod: Pod) => void;
+}
+
+function createPodReaction(options: PodReactionOptions): (event: StoreEvent) => void {
+  const { workers, retry, schedule } = options;
+  const adopt = (pod: Pod): void => {
+    const { uid } = pod.metadata;
+    const folder = join(options.dataDir, 'pods', uid);
+    const worker = new PodWorker({ ...options, folder, pod, done: () => workers.delete(uid) });
+    workers.set(uid, worker);
+    worker.start();
+  };
+  return ({ type, object }) => {
+    const pod = object as Pod;
+    const worker = workers.get(pod.metadata.uid);
+    if (type === 'DELETED') {
+      retry();
+      if (worker !== undefined) void worker.abandon().finally(() => workers.delete(pod.metadata.uid));
+    } else if (worker !== undefined) worker.update(pod);
+    else if (isOurs(pod)) {
+      if (!['Succeeded', 'Failed'].includes(pod.status?.phase ?? '')) adopt(pod);
+    } else if (needsNode(pod) && type === 'ADDED') schedule(pod);
   };
 }
 

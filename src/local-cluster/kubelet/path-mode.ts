@@ -52,6 +52,7 @@ function openPod(client: SupervisorClient, place: PodPlace, podIP: string): PodI
     },
     dial: (port) => client.dial([podIP], port),
     mkdir: (paths) => client.mkdir(paths),
+    stat: (path) => client.stat(path),
     async close() {
       const left = [...live];
       for (const run of left) run.kill();

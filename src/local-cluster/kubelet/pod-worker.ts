@@ -96,7 +96,7 @@ export class PodWorker {
       this.#context.record({ type: 'Warning', reason: 'FieldNotImplemented', message });
     }
     this.#work = this.#live().catch((error: unknown) => this.#failed(error));
-    void this.#work.then(() => this.#settled());
+    void this.#work.then(() => this.#settled()).catch((error: unknown) => this.#failed(error));
     void this.#watchActiveDeadline();
   }
 
@@ -169,7 +169,7 @@ export class PodWorker {
       },
       changed: () => this.#publishSoon(),
       configChange: (ms) => this.#configChange(ms),
-      actOut: (kind) => void actOut(kind, stage),
+      actOut: (kind) => void actOut(kind, stage).catch((error: unknown) => this.#failed(error)),
     };
   }
 
@@ -214,7 +214,7 @@ export class PodWorker {
   #end(deadline: number): void {
     this.#deadline = Math.min(this.#deadline, deadline);
     this.#stopping.abort();
-    this.#ending ??= this.#shutDown();
+    this.#ending ??= this.#shutDown().catch((error: unknown) => this.#failed(error));
   }
 
   async #shutDown(): Promise<void> {

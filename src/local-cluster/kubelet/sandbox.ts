@@ -59,7 +59,7 @@ async function openPod(context: Context, place: PodPlace, number: number): Promi
   const memoryFolders = [...place.memoryFolders, shm];
   for (const folder of memoryFolders) mkdirSync(folder, { recursive: true });
   const socket = `pod${number}`;
-  const config = JSON.stringify({ socket, paths: false, open: memoryFolders });
+  const config = JSON.stringify({ socket, paths: false, pipes: join(place.folder, 'pipes'), open: memoryFolders });
   const command = ['/bin/sh', '-c', initScript, 'init', process.execPath, context.supervisor, config];
   const sandbox = await context.host.client.run({
     group: place.uid,
@@ -110,6 +110,7 @@ function sandboxedPod(context: Context, { place, shm, socket, sandbox, podIP }: 
     },
     dial: (port) => client.dial(['127.0.0.1', '::1'], port),
     mkdir: (paths) => client.mkdir(paths),
+    stat: (path) => client.stat(path),
     async close() {
       // Killing bwrap kills PID 1 of the Pod, and the kernel everything with it.
       sandbox.signal('SIGKILL', false);

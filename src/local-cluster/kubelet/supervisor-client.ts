@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { type Duplex, PassThrough, Writable } from 'node:stream';
+import type { FileKind } from './isolation.ts';
 
 /** What the supervisor starts; `group` is the container's id: all its runs die with its main process. */
 export interface RunRequest {
@@ -70,9 +71,9 @@ export class SupervisorClient {
     socket.destroy();
   }
 
-  async stat(path: string): Promise<{ file: boolean; directory: boolean; size: number } | undefined> {
+  async stat(path: string): Promise<FileKind> {
     const socket = await this.#open({ op: 'files', stat: path });
-    const { kind } = await answer(socket);
+    const { kind = 'nothing' } = await answer(socket);
     socket.destroy();
     return kind;
   }
@@ -93,28 +94,33 @@ export class SupervisorClient {
 interface Answer {
   readonly ok?: true;
   readonly error?: string;
-  readonly kind?: { file: boolean; directory: boolean; size: number };
+  readonly kind?: FileKind;
 }
 
 /** Reads the answer line and leaves the rest of the bytes in the socket. */
 function answer(socket: Socket): Promise<Answer> {
   return new Promise((resolve, reject) => {
     let buffer: Buffer = Buffer.alloc(0);
-    const fail = (error?: Error) => reject(error ?? new Error('the supervisor closed the connection'));
+    const fail = (error?: Error) => {
+      socket.destroy();
+      reject(error ?? new Error('the supervisor closed the connection'));
+    };
     const onData = (chunk: Buffer) => {
       buffer = Buffer.concat([buffer, chunk]);
       const end = buffer.indexOf(10);
       if (end < 0) return;
-      socket.off('data', onData).off('error', fail).off('close', fail).pause();
+      socket.off('data', onData).off('error', fail).off('end', fail).pause();
       if (buffer.length > end + 1) socket.unshift(buffer.subarray(end + 1));
       const line = JSON.parse(buffer.subarray(0, end).toString()) as Answer;
       if (line.error === undefined) return resolve(line);
       socket.destroy();
       reject(new Error(line.error));
     };
-    socket.on('data', onData).once('error', fail).once('close', fail);
+    socket.on('data', onData).once('error', fail).once('end', fail);
   });
 }
+
+const killed: RunExit = { exitCode: 137, error: 'the sandbox was killed' };
 
 class SupervisedRun implements Run {
   readonly stdin: Writable;
@@ -144,8 +150,9 @@ class SupervisedRun implements Run {
     for (const output of [this.stdout, this.stderr]) output.on('drain', () => socket.resume());
     this.#read();
     socket.on('error', () => socket.destroy());
-    // Without an exit frame the supervisor died, and with it everything that it ran.
-    socket.on('close', () => this.#end({ exitCode: 137, error: 'the sandbox was killed' }));
+    socket.on('close', () => this.#end(killed));
+    // Half-open as it is, the socket does not close by itself. Without an exit frame the supervisor died, and with it everything that it ran.
+    socket.on('end', () => this.#end(killed));
   }
 
   signal(name: NodeJS.Signals, onlyIfCaught: boolean): void {

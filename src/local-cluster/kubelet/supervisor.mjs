@@ -2,15 +2,29 @@
 // containers' processes and execs, delivers signals and opens connections to the Pod's loopback, for a kubelet that may
 // not enter the namespaces itself. Plain JavaScript without dependencies, because it is copied next to the Pods' data.
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
+import {
+  chmodSync,
+  closeSync,
+  lstatSync,
+  mkdirSync,
+  constants as openFlags,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+} from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { constants } from 'node:os';
+import { createPipes } from './supervisor-pipes.mjs';
 
 /** Frames after the request line of a `run`: [1 byte type][4 bytes length][payload]. The kubelet's half is supervisor-client.ts. */
 const toClient = { started: 0, stdout: 1, stderr: 2, exit: 3 };
 const fromClient = { stdin: 0, stdinEnd: 1, signal: 2, resize: 3 };
 
-const { socket: socketPath, paths, open = [], remove = [] } = JSON.parse(process.argv[2]);
+const { socket: socketPath, paths, pipes: pipesFolder, open = [], remove = [] } = JSON.parse(process.argv[2]);
+const pipes = createPipes(pipesFolder);
 /** Container id → { namespaces, runs }: what must die with the container's main process. */
 const groups = new Map();
 /** The first container's main process: what a `kill 1` inside the Pod means. */
@@ -133,69 +147,96 @@ function watchStart(run, started) {
   });
 }
 
+/** Starts the program on pipes of its own. */
+function spawnPiped({ argv, env, cwd, sandboxed }) {
+  const [stdin, stdout, stderr] = [pipes.open(true), pipes.open(false), pipes.open(false)];
+  const ends = [stdin, stdout, stderr].map(({ childEnd }) => childEnd);
+  const child = spawn(argv[0], argv.slice(1), { env, cwd, stdio: [...ends, sandboxed ? 'pipe' : 'ignore'], detached: true });
+  for (const end of ends) closeSync(end);
+  return { child, stdin: stdin.stream, stdout: stdout.stream, stderr: stderr.stream };
+}
+
 function run(socket, request, rest) {
   const group = groups.get(request.group) ?? { namespaces: new Set(), runs: new Set() };
   groups.set(request.group, group);
-  const stdio = ['pipe', 'pipe', 'pipe', request.sandboxed ? 'pipe' : 'ignore'];
-  const [file, ...args] = request.argv;
-  const child = spawn(file, args, { env: request.env, cwd: request.cwd, stdio, detached: true });
-  const state = { child, group, ended: false, started: false, innerPid: undefined, trouble: '' };
+  const state = { ...spawnPiped(request), group, ended: false, started: false, innerPid: undefined, trouble: '' };
+  const { child, stdin, stdout, stderr } = state;
   group.runs.add(state);
   if (request.main && first === undefined) first = state;
-  if (request.memoryLimit !== undefined) watchMemory(state, request);
+  // Without a sandbox every look would read the environment of all processes of the machine.
+  if (request.memoryLimit !== undefined && !paths) watchMemory(state, request);
   const write = (type, payload) => {
-    if (!socket.destroyed && !socket.write(frame(type, payload))) {
-      child.stdout.pause();
-      child.stderr.pause();
-    }
+    if (socket.destroyed || socket.write(frame(type, payload))) return;
+    stdout.pause();
+    stderr.pause();
   };
   socket.on('drain', () => {
-    child.stdout.resume();
-    child.stderr.resume();
+    stdout.resume();
+    stderr.resume();
   });
-  const started = () => {
+  state.begin = () => {
     state.started = true;
     write(toClient.started, { pid: state.innerPid ?? child.pid });
     if (state.trouble !== '') write(toClient.stderr, Buffer.from(state.trouble, 'latin1'));
     state.trouble = '';
   };
-  state.begin = started;
-  if (request.sandboxed) watchStart(state, started);
-  else child.on('spawn', started);
+  if (request.sandboxed) watchStart(state, state.begin);
+  else child.on('spawn', state.begin);
   // Until the program runs, what comes on stderr is bwrap's own complaint: the reason of a failed start.
-  child.stderr.on('data', (chunk) => {
-    if (state.started || !request.sandboxed) return write(toClient.stderr, chunk);
-    state.trouble += chunk.toString('latin1');
+  stderr.on('data', (chunk) => {
+    if (state.started || !request.sandboxed) write(toClient.stderr, chunk);
+    else state.trouble += chunk.toString('latin1');
   });
-  child.stdout.on('data', (chunk) => write(toClient.stdout, chunk));
-  if (!request.stdin) child.stdin.end();
-  child.stdin.on('error', () => child.stdin.destroy());
-  ends(socket, state, request);
+  stdout.on('data', (chunk) => write(toClient.stdout, chunk));
+  if (!request.stdin) stdin.end();
+  watchEnd(socket, state, request);
   frames(socket, rest, (type, payload) => {
     if (type === fromClient.stdin) {
-      if (!child.stdin.write(payload)) socket.pause();
-    } else if (type === fromClient.stdinEnd) child.stdin.end();
+      if (stdin.writable && !stdin.write(payload)) socket.pause();
+    } else if (type === fromClient.stdinEnd) stdin.end();
     else if (type === fromClient.signal) signalRun(state, JSON.parse(payload));
     else if (type === fromClient.resize) resize(state, JSON.parse(payload));
   });
-  child.stdin.on('drain', () => socket.resume());
+  for (const event of ['drain', 'close']) stdin.on(event, () => socket.resume());
 }
 
-function ends(socket, state, request) {
-  const { child } = state;
-  let reported = false;
+/** Settles when both outputs have ended. */
+function outputsEnd({ stdout, stderr }) {
+  return Promise.all([stdout, stderr].map((stream) => new Promise((resolve) => stream.once('close', resolve))));
+}
+
+/** Calls back when the outputs have ended, or when they are quiet: a background child may hold an exec's for ever. */
+function whenQuiet(socket, { stdout, stderr }, closed, then) {
+  let timer;
+  const again = () => {
+    clearTimeout(timer);
+    // Not quiet, but waiting for a slow reader.
+    timer = setTimeout(() => (socket.writableNeedDrain ? again() : then()), 300);
+  };
+  stdout.on('data', again);
+  stderr.on('data', again);
+  again();
+  void closed.then(() => {
+    clearTimeout(timer);
+    then();
+  });
+}
+
+function watchEnd(socket, state, request) {
+  const { child, stdin, stdout, stderr } = state;
+  const closed = outputsEnd(state);
+  let isReported = false;
   const report = (value) => {
-    if (reported) return;
-    reported = true;
+    if (isReported) return;
+    isReported = true;
     state.group.runs.delete(state);
     if (first === state) first = undefined;
-    if (!state.started && state.trouble !== '' && value.error === undefined && !/execvp|^bwrap: /.test(state.trouble)) {
-      // A program so short that it ended before we saw it run: what it wrote is its own.
-      state.begin();
-    }
-    const failed = !state.started && state.trouble !== '' ? { error: state.trouble.trim() } : {};
-    if (!state.started && failed.error === undefined && value.error === undefined) state.begin();
+    // A program so short that it ended before it was seen running: what it wrote is its own.
+    const isOwn = value.error === undefined && !/^bwrap: /.test(state.trouble);
+    if (!state.started && isOwn) state.begin();
+    const failed = !state.started && value.error === undefined ? { error: state.trouble.trim() } : {};
     socket.end(frame(toClient.exit, { ...value, ...failed }));
+    for (const stream of [stdin, stdout, stderr]) stream.destroy();
   };
   child.on('error', (error) => {
     state.ended = true;
@@ -204,23 +245,8 @@ function ends(socket, state, request) {
   child.on('exit', (code, signal) => {
     state.ended = true;
     const value = { exitCode: code ?? 128 + constants.signals[signal], outOfMemory: state.outOfMemory };
-    const closed = new Promise((resolve) => child.once('close', resolve));
     if (request.main) killGroup(request.group, () => void closed.then(() => report(value)));
-    else {
-      // A background child may hold an exec's output open for ever: its own output is delivered, then the end.
-      let quiet;
-      const again = () => {
-        clearTimeout(quiet);
-        quiet = setTimeout(() => report(value), 300);
-      };
-      child.stdout.on('data', again);
-      child.stderr.on('data', again);
-      again();
-      void closed.then(() => {
-        clearTimeout(quiet);
-        report(value);
-      });
-    }
+    else whenQuiet(socket, state, closed, () => report(value));
   });
   socket.on('close', () => {
     if (!state.ended && child.pid !== undefined) send(-child.pid, 'SIGKILL');
@@ -232,15 +258,13 @@ function ends(socket, state, request) {
 function resize(state, { columns, rows }) {
   const pid = state.innerPid ?? state.child.pid;
   if (pid === undefined || state.ended) return;
-  for (const name of [pid, ...childrenOf(pid)]) {
-    const terminal = link(`/proc/${name}/fd/0`);
-    if (terminal === undefined || !terminal.startsWith('/dev/pts/')) continue;
-    spawn('stty', ['-F', `/proc/${name}/root${terminal}`, 'cols', String(columns), 'rows', String(rows)], { stdio: 'ignore' }).on(
-      'error',
-      () => {},
-    );
-    return;
-  }
+  const child = [pid, ...childrenOf(pid)].find((one) => link(`/proc/${one}/fd/0`)?.startsWith('/dev/pts/'));
+  if (child === undefined) return;
+  const terminal = openSync(`/proc/${child}/fd/0`, openFlags.O_RDWR | openFlags.O_NOCTTY);
+  const stty = spawn('stty', ['cols', String(columns), 'rows', String(rows)], { stdio: [terminal, 'ignore', 'ignore'] });
+  // Without stty the terminal keeps its size, which is all that is lost.
+  stty.on('error', () => {});
+  closeSync(terminal);
 }
 
 function childrenOf(pid) {
@@ -294,12 +318,18 @@ function dial(socket, { hosts, port }, rest) {
   attempt(hosts);
 }
 
+function kindOf(path) {
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (found === undefined) return 'nothing';
+  if (realpathSync(path) !== path) return 'link';
+  return { file: found.isFile(), directory: found.isDirectory(), size: found.size };
+}
+
 /** Small questions about files that only this mount namespace sees (memory volumes). */
 function files(socket, { mkdir, stat }) {
   try {
     for (const path of mkdir ?? []) mkdirSync(path, { recursive: true, mode: 0o777 });
-    const found = stat === undefined ? undefined : statSync(stat, { throwIfNoEntry: false });
-    const kind = found && { file: found.isFile(), directory: found.isDirectory(), size: found.size };
+    const kind = stat === undefined ? undefined : kindOf(stat);
     socket.end(`${JSON.stringify({ ok: true, kind })}\n`);
   } catch (error) {
     socket.end(`${JSON.stringify({ error: error.message })}\n`);

@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join, resolve } from 'node:path';
+import { vi } from 'vitest';
+import { run } from '../../../src/cli/run.ts';
 
 const root = resolve(import.meta.dirname, '../../..');
 
@@ -46,7 +48,7 @@ export async function windlass(args: readonly string[], options: RunOptions = {}
   return finished(exitCode, stdout, stderr);
 }
 
-export function finished(exitCode: number | null, stdout: string, stderr: string): Finished {
+function finished(exitCode: number | null, stdout: string, stderr: string): Finished {
   return {
     exitCode,
     stdout,
@@ -65,4 +67,23 @@ async function text(stream: NodeJS.ReadableStream): Promise<string> {
   stream.setEncoding('utf8');
   for await (const chunk of stream) all += chunk;
   return all;
+}
+
+/** The same command line without a process of its own; `env` is laid over this one's. */
+export async function inProcess(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Finished> {
+  const written = { stdout: '', stderr: '' };
+  const spies = (['stdout', 'stderr'] as const).map((stream) =>
+    vi.spyOn(process[stream], 'write').mockImplementation((chunk) => {
+      written[stream] += String(chunk);
+      return true;
+    }),
+  );
+  for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
+  try {
+    return finished(await run(args), written.stdout, written.stderr);
+  } finally {
+    process.exitCode = undefined;
+    for (const spy of spies) spy.mockRestore();
+    vi.unstubAllEnvs();
+  }
 }

@@ -1,0 +1,35 @@
+// Real pipes for the supervisor's children. Node's own are socket pairs, which cannot be opened again: with those,
+// `echo >/dev/stderr` and `cat /dev/stdin` fail in a container.
+import { spawnSync } from 'node:child_process';
+import { closeSync, constants, mkdirSync, openSync, unlinkSync } from 'node:fs';
+import { Socket } from 'node:net';
+
+const batch = 32;
+
+/** Makes pipes out of named ones in a folder of ours, whose names are gone as soon as both ends are open. */
+export function createPipes(folder) {
+  const names = [];
+  let counter = 0;
+  const refill = () => {
+    mkdirSync(folder, { recursive: true });
+    for (let index = 0; index < batch; index++) names.push(`${folder}/${counter++}`);
+    const { status, stderr, error } = spawnSync('mkfifo', names);
+    if (status !== 0) throw error ?? new Error(`mkfifo: ${stderr}`);
+  };
+  return {
+    /** `childEnd` is a file descriptor for spawn, to be closed after it; `stream` is our end. */
+    open(childReads) {
+      if (names.length === 0) refill();
+      const name = names.pop();
+      // Open for both first: neither of the others then waits for its partner.
+      const both = openSync(name, constants.O_RDWR | constants.O_NONBLOCK);
+      const childEnd = openSync(name, childReads ? constants.O_RDONLY : constants.O_WRONLY);
+      const ourEnd = openSync(name, (childReads ? constants.O_WRONLY : constants.O_RDONLY) | constants.O_NONBLOCK);
+      closeSync(both);
+      unlinkSync(name);
+      const stream = new Socket({ fd: ourEnd, readable: !childReads, writable: childReads });
+      stream.on('error', () => stream.destroy());
+      return { childEnd, stream };
+    },
+  };
+}
