@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 // Unit tests need nothing but Node; redis and flow suites start what they need themselves; cluster needs $KUBECONFIG.
@@ -13,6 +14,8 @@ const project = (name: string, include: string[], seconds: number) => ({
 
 export default defineConfig({
   test: {
+    // Most suites wait for processes more than they compute: two at a time even on two cores.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     globalSetup: ['test/support/global-setup.mjs'],
     projects: [
       project('unit', ['test/unit/**/*.test.ts'], 10),

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { namespace } from './demo/config.mjs';
 import { createPrinter } from './demo/printer.mjs';
 import { descendants, stillRunning } from './demo/processes.mjs';
-import { openServices } from './demo/services.mjs';
+import { Services } from './demo/services.mjs';
 import { startAll } from './demo/start.mjs';
 import { Stopped, watchForStop } from './demo/stopped.mjs';
 import { root } from './lib/paths.mjs';
@@ -20,7 +20,7 @@ const command = 'echo "$GREETING"; echo "user $(id -u) in $(pwd), node $(node --
 export async function demo({ keep, json }) {
   const printer = createPrinter({ json, since: performance.now() });
   const stopped = watchForStop();
-  const services = await openServices();
+  const services = await Services.open();
   const world = { services, printer, leftovers: [], started: [] };
   try {
     await Promise.race([stopped.promise, tour(world, stopped, keep)]);
@@ -48,7 +48,7 @@ async function tour(world, stopped, keep) {
 
   printer.step(`dashboard: ${dashboard.url} (sign in with the token of this run: ${dashboard.token})`);
   if (keep) await untilStopped(printer, stopped, files);
-  world.started.push(...world.services.pids().flatMap(descendants));
+  world.started.push(...world.services.pids.flatMap(descendants));
   printer.step(`windlass teardown ${instanceId} --wait`);
   await windlass.json('teardown', instanceId, '--wait');
   world.leftovers.push(...(await objectsAndRecords(windlass, kube, instanceId)));
@@ -95,7 +95,7 @@ async function objectsAndRecords(windlass, kube, instanceId) {
 
 /** Ends every process and removes the folder; notes what should have gone by itself and did not. */
 async function end({ services, started, leftovers }) {
-  started.push(...services.pids().flatMap(descendants));
+  started.push(...services.pids.flatMap(descendants));
   const folders = await services.stop();
   leftovers.push(...folders.map((name) => `folder ${name}`), ...stillRunning(started).map(({ pid }) => `process ${pid}`));
   await services.close();

@@ -18,11 +18,11 @@ export async function startAll({ services, printer }) {
 
   const { file, env, token } = await writeConfig(services.folder, { redisUrl, kubeconfig });
   const url = await services.start('worker', process.execPath, [cli, '--config', file, 'worker', '--serve'], {
-    env: { ...process.env, ...env },
+    env,
     ready: (output) => /^\{.*"url":"([^"]+)"/m.exec(output)?.[1],
   });
   printer.step('worker with dashboard');
-  const windlass = createWindlass({ config: file, env, track: services.track });
+  const windlass = createWindlass({ config: file, env, services });
   return { windlass, kube, dashboard: { url, token }, files: { config: file, kubeconfig } };
 }
 

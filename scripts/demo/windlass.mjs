@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { root } from '../lib/paths.mjs';
@@ -7,15 +6,8 @@ import { Failure } from '../lib/run-command.mjs';
 export const cli = join(root, 'dist/cli/main.js');
 
 /** The command line as a user has it, on the configuration of this run. */
-export function createWindlass({ config, env, track }) {
-  const start = (args) => {
-    const child = spawn(process.execPath, [cli, '--config', config, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, ...env },
-    });
-    track(child);
-    return child;
-  };
+export function createWindlass({ config, env, services }) {
+  const start = (args) => services.spawn(process.execPath, [cli, '--config', config, ...args], env);
 
   /** Runs a verb to its end: {exitCode, stdout, stderr}. */
   async function run(...args) {

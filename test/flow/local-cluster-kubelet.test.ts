@@ -89,6 +89,43 @@ describe.each(['auto', 'none'] as const)('a node with sandbox %s', (sandbox) => 
     });
   });
 
+  it('gives a process outputs that can be opened by name', async () => {
+    const copied = await node.exec('exec', ['sh', '-c', 'cat > /dev/stdout; echo no > /dev/stderr'], 'yes');
+    expect(copied).toEqual({ code: 0, out: 'yes', err: 'no\n' });
+  });
+
+  it('delivers all output to a slow reader, although the process has ended long before', async () => {
+    const run = await node.node.exec(node.ref('exec'), ['sh', '-c', 'head -c 5000000 /dev/zero'], { stdin: false, tty: false });
+    run.stderr?.resume();
+    let length = 0;
+    for await (const chunk of run.stdout) {
+      if (length === 0) await new Promise((resolve) => setTimeout(resolve, 700));
+      length += chunk.length;
+    }
+    expect(length).toBe(5_000_000);
+    expect(await run.exit).toEqual({ exitCode: 0 });
+  });
+
+  it('ends an exec whose background child keeps its output open', async () => {
+    const outcome = await node.exec('exec', ['sh', '-c', 'sleep 600 & echo started; exit 3']);
+    expect(outcome).toEqual({ code: 3, out: 'started\n', err: '' });
+  });
+
+  it('gives an exec a terminal of the asked size', async () => {
+    const run = await node.node.exec(node.ref('exec'), ['sh', '-c', 'echo go; read line; stty size; exit 5'], {
+      stdin: true,
+      tty: true,
+    });
+    const all = text(run.stdout);
+    run.stdout.once('data', () => {
+      run.resize(100, 40);
+      // The terminal tells of its new size when it has it; the program asks after the next line only.
+      setTimeout(() => run.stdin?.write('x\n'), 500);
+    });
+    expect(await all).toContain('40 100');
+    expect(await run.exit).toEqual({ exitCode: 5 });
+  });
+
   it('connects to a port of the Pod, and tells apart two Pods on the same port', async () => {
     const server = (word: string) =>
       `require('http').createServer((q, r) => r.end('${word}')).listen(8765, process.env.HOST); process.on('SIGTERM', () => process.exit(0))`;

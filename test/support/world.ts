@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Writable } from 'node:stream';
+import { pathToFileURL } from 'node:url';
 import { stringify } from 'yaml';
 import { type LoadedConfig, loadConfig } from '../../src/config/load.ts';
 import { newKeys } from '../../src/inventory/secrets.ts';
@@ -149,9 +150,10 @@ async function writeConfig(dir: string, redisUrl: string, options: WorldOptions)
   return loadConfig({ file: join(dir, 'windlass.yaml') });
 }
 
-/** From the sources, so that a test never runs against an old build. */
+/** As it is shipped, built anew when the sources have changed since. */
 async function spawnWorker(loaded: LoadedConfig, env: Record<string, string>): Promise<ChildProcess> {
-  const args = ['--import', 'tsx', join(root, 'src/cli/main.ts'), 'worker', '--config', loaded.file, '--port', '0'];
+  await built();
+  const args = [join(root, 'dist/cli/main.js'), 'worker', '--config', loaded.file, '--port', '0'];
   const child = spawn(process.execPath, args, {
     cwd: root,
     env: { ...process.env, WINDLASS__LOG__LEVEL: 'info', ...env },
@@ -160,17 +162,24 @@ async function spawnWorker(loaded: LoadedConfig, env: Record<string, string>): P
   let log = '';
   await new Promise<void>((resolveStarted, reject) => {
     const timer = setTimeout(() => reject(new Error(`the worker did not start:\n${log}`)), 30_000);
-    child.once('exit', (code) => reject(new Error(`the worker ended with ${code}:\n${log}`)));
+    const ended = (code: number | null) => reject(new Error(`the worker ended with ${code}:\n${log}`));
+    child.once('exit', ended);
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       log = (log + text).slice(-20_000);
       if (process.env.WINDLASS_TEST_LOG === 'info') process.stderr.write(text);
       if (!log.includes('worker started')) return;
       clearTimeout(timer);
-      child.removeAllListeners('exit');
+      child.off('exit', ended);
       resolveStarted();
     });
   });
   return child;
+}
+
+let building: Promise<void> | undefined;
+function built(): Promise<void> {
+  building ??= import(pathToFileURL(join(root, 'scripts/build.mjs')).href).then((module: { build(): Promise<void> }) => module.build());
+  return building;
 }
 
 async function endProcess(child: ChildProcess): Promise<void> {

@@ -1,5 +1,5 @@
-// Real pipes for the supervisor's children. Node's own are socket pairs, which cannot be opened again: with those,
-// `echo >/dev/stderr` and `cat /dev/stdin` fail in a container.
+// Real pipes for what the supervisor's children write. Node's own are socket pairs, which cannot be opened again: with
+// those, `echo >/dev/stderr` fails in a container. (Stdin stays one: a named pipe opened after its end blocks for ever.)
 import { spawnSync } from 'node:child_process';
 import { closeSync, constants, mkdirSync, openSync, unlinkSync } from 'node:fs';
 import { Socket } from 'node:net';
@@ -17,17 +17,17 @@ export function createPipes(folder) {
     if (status !== 0) throw error ?? new Error(`mkfifo: ${stderr}`);
   };
   return {
-    /** `childEnd` is a file descriptor for spawn, to be closed after it; `stream` is our end. */
-    open(childReads) {
+    /** `childEnd` is a file descriptor to write to, for spawn, and to be closed after it; `stream` is our end. */
+    open() {
       if (names.length === 0) refill();
       const name = names.pop();
       // Open for both first: neither of the others then waits for its partner.
       const both = openSync(name, constants.O_RDWR | constants.O_NONBLOCK);
-      const childEnd = openSync(name, childReads ? constants.O_RDONLY : constants.O_WRONLY);
-      const ourEnd = openSync(name, (childReads ? constants.O_WRONLY : constants.O_RDONLY) | constants.O_NONBLOCK);
+      const childEnd = openSync(name, constants.O_WRONLY);
+      const ourEnd = openSync(name, constants.O_RDONLY | constants.O_NONBLOCK);
       closeSync(both);
       unlinkSync(name);
-      const stream = new Socket({ fd: ourEnd, readable: !childReads, writable: childReads });
+      const stream = new Socket({ fd: ourEnd, readable: true, writable: false });
       stream.on('error', () => stream.destroy());
       return { childEnd, stream };
     },

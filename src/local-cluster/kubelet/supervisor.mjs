@@ -147,20 +147,22 @@ function watchStart(run, started) {
   });
 }
 
-/** Starts the program on pipes of its own. */
-function spawnPiped({ argv, env, cwd, sandboxed }) {
-  const [stdin, stdout, stderr] = [pipes.open(true), pipes.open(false), pipes.open(false)];
-  const ends = [stdin, stdout, stderr].map(({ childEnd }) => childEnd);
-  const child = spawn(argv[0], argv.slice(1), { env, cwd, stdio: [...ends, sandboxed ? 'pipe' : 'ignore'], detached: true });
+/** Starts the program, its outputs on pipes of our own. */
+function spawnPiped({ argv, env, cwd, sandboxed, stdin }) {
+  const outputs = [pipes.open(), pipes.open()];
+  const ends = outputs.map(({ childEnd }) => childEnd);
+  const stdio = [stdin ? 'pipe' : 'ignore', ...ends, sandboxed ? 'pipe' : 'ignore'];
+  const child = spawn(argv[0], argv.slice(1), { env, cwd, stdio, detached: true });
   for (const end of ends) closeSync(end);
-  return { child, stdin: stdin.stream, stdout: stdout.stream, stderr: stderr.stream };
+  child.stdin?.on('error', () => child.stdin.destroy());
+  return { child, stdout: outputs[0].stream, stderr: outputs[1].stream };
 }
 
 function run(socket, request, rest) {
   const group = groups.get(request.group) ?? { namespaces: new Set(), runs: new Set() };
   groups.set(request.group, group);
   const state = { ...spawnPiped(request), group, ended: false, started: false, innerPid: undefined, trouble: '' };
-  const { child, stdin, stdout, stderr } = state;
+  const { child, stdout, stderr } = state;
   group.runs.add(state);
   if (request.main && first === undefined) first = state;
   // Without a sandbox every look would read the environment of all processes of the machine.
@@ -188,16 +190,15 @@ function run(socket, request, rest) {
     else state.trouble += chunk.toString('latin1');
   });
   stdout.on('data', (chunk) => write(toClient.stdout, chunk));
-  if (!request.stdin) stdin.end();
   watchEnd(socket, state, request);
   frames(socket, rest, (type, payload) => {
     if (type === fromClient.stdin) {
-      if (stdin.writable && !stdin.write(payload)) socket.pause();
-    } else if (type === fromClient.stdinEnd) stdin.end();
+      if (child.stdin?.writable && !child.stdin.write(payload)) socket.pause();
+    } else if (type === fromClient.stdinEnd) child.stdin?.end();
     else if (type === fromClient.signal) signalRun(state, JSON.parse(payload));
     else if (type === fromClient.resize) resize(state, JSON.parse(payload));
   });
-  for (const event of ['drain', 'close']) stdin.on(event, () => socket.resume());
+  for (const event of ['drain', 'close']) child.stdin?.on(event, () => socket.resume());
 }
 
 /** Settles when both outputs have ended. */
@@ -223,7 +224,7 @@ function whenQuiet(socket, { stdout, stderr }, closed, then) {
 }
 
 function watchEnd(socket, state, request) {
-  const { child, stdin, stdout, stderr } = state;
+  const { child, stdout, stderr } = state;
   const closed = outputsEnd(state);
   let isReported = false;
   const report = (value) => {
@@ -236,7 +237,7 @@ function watchEnd(socket, state, request) {
     if (!state.started && isOwn) state.begin();
     const failed = !state.started && value.error === undefined ? { error: state.trouble.trim() } : {};
     socket.end(frame(toClient.exit, { ...value, ...failed }));
-    for (const stream of [stdin, stdout, stderr]) stream.destroy();
+    for (const stream of [stdout, stderr]) stream.destroy();
   };
   child.on('error', (error) => {
     state.ended = true;
