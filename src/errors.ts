@@ -1,6 +1,6 @@
 import { type CodeRow, codeTable, type ErrorCode } from './error-codes.ts';
 
-export type { Disposition, ErrorCode } from './error-codes.ts';
+export type { ErrorCode } from './error-codes.ts';
 
 /** One thing that is wrong with an input: `path` is stable (`profiles.node.workspace.size`), `message` says what would be right. */
 export interface Issue {

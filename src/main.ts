@@ -1,6 +1,6 @@
-import { hostname } from 'node:os';
 import { randomBytes } from 'node:crypto';
-import { createAgentClient, type AgentClient } from './agent/client.ts';
+import { hostname } from 'node:os';
+import { type AgentClient, createAgentClient } from './agent/client.ts';
 import { agentPort } from './agent/protocol.ts';
 import { monotonicMs, sleep, within } from './clock.ts';
 import type { LoadedConfig } from './config/load.ts';
@@ -76,7 +76,15 @@ async function openBase(loaded: LoadedConfig): Promise<Base> {
   const holder = `${hostname().replace(/[^A-Za-z0-9._-]/g, '-')}-${process.pid}-${randomBytes(4).toString('hex')}`;
   const redis = await connected(createRedis(config.redis, env, dir, 'commands'));
   const shelf = createShelf(redis, inventoryTag(config.redis.prefix, installation));
-  const inventory = await createInventory({ redis: config.redis, installation, retention: config.retention, env, dir, holder, log });
+  const inventory = await createInventory({
+    redis: config.redis,
+    installation,
+    retention: config.retention,
+    env,
+    dir,
+    holder,
+    log,
+  });
   const queues = openQueues(redis, config.redis.prefix, installation);
   const hashKey = Buffer.from(await shelf.putIfAbsent('request-hash-key', randomBytes(32).toString('hex')), 'hex');
   const sealer = createSealer(config.secrets.sealing[0], installation);
@@ -126,7 +134,11 @@ export async function openOperator(loaded: LoadedConfig): Promise<Operator> {
 
 type AgentParts = Pick<Operator, 'inventory' | 'clusters' | 'keyring'>;
 
-async function connectAgent(parts: AgentParts, instanceId: string, options: { localPort?: number; signal?: AbortSignal }): Promise<AgentAccess> {
+async function connectAgent(
+  parts: AgentParts,
+  instanceId: string,
+  options: { localPort?: number; signal?: AbortSignal },
+): Promise<AgentAccess> {
   const record = await findRecord(parts.inventory, instanceId);
   const token = (await parts.inventory.secrets(record.hash)).agentToken;
   if (record.state !== 'ready' || record.pod === null || token === undefined) {
@@ -143,7 +155,8 @@ async function connectAgent(parts: AgentParts, instanceId: string, options: { lo
 async function findRecord(inventory: Inventory, instanceId: string): Promise<InstanceRecord> {
   const record = await inventory.read(instanceId);
   if (record !== undefined) return record;
-  if ((await inventory.tombstone(instanceId)) !== undefined) throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down.`);
+  if ((await inventory.tombstone(instanceId)) !== undefined)
+    throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down.`);
   throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
 }
 
@@ -176,18 +189,22 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
   await upkeep.first;
   const wakeups = await startWakeups({ inventory, clusters, queues, log });
   const context = { config, inventory, shelf, clusters, keyring, recipes, log };
-  const consumers = options.queues.map((queue): Consumer =>
-    startConsumer({
-      queue,
-      connection: redis,
-      prefix: config.redis.prefix,
-      installation: config.installation,
-      concurrency: queue === 'sweep' ? 1 : (options.concurrency ?? config.worker.concurrency),
-      name: base.holder,
-      context,
-    }),
+  const consumers = options.queues.map(
+    (queue): Consumer =>
+      startConsumer({
+        queue,
+        connection: redis,
+        prefix: config.redis.prefix,
+        installation: config.installation,
+        concurrency: queue === 'sweep' ? 1 : (options.concurrency ?? config.worker.concurrency),
+        name: base.holder,
+        context,
+      }),
   );
-  const health = options.port === undefined ? undefined : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers });
+  const health =
+    options.port === undefined
+      ? undefined
+      : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers });
   log.info({ queues: options.queues, worker: base.holder, port: health?.port }, 'worker started');
   return {
     port: health?.port,
@@ -204,6 +221,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
 
 async function assertClusters(loaded: LoadedConfig): Promise<void> {
   const issues: Issue[] = [];
-  for (const [name, cluster] of Object.entries(loaded.config.clusters)) issues.push(...(await checkClusterConfig(name, cluster, loaded.dir)));
+  for (const [name, cluster] of Object.entries(loaded.config.clusters))
+    issues.push(...(await checkClusterConfig(name, cluster, loaded.dir)));
   refuse('config_invalid', 'The configuration is not valid', issues);
 }

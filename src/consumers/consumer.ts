@@ -77,7 +77,10 @@ async function attempt(options: ConsumerOptions, job: Job, signal: AbortSignal):
   const startedAt = performance.now();
   try {
     const exit = await runHandler({ ...context, job: { queue, jobId: job.id ?? '' }, signal: named(signal) }, queue, job);
-    context.log.info({ queue, job: job.id, exit: exit.kind, ...about(exit), ms: Math.round(performance.now() - startedAt) }, 'job attempt');
+    context.log.info(
+      { queue, job: job.id, exit: exit.kind, ...about(exit), ms: Math.round(performance.now() - startedAt) },
+      'job attempt',
+    );
     return exit;
   } catch (thrown) {
     const error = asWindlassError(signal.aborted ? reasonOf(signal) : thrown);
@@ -103,7 +106,9 @@ function about(exit: Exit): object {
 /** BullMQ's reasons are plain texts; ours are errors with a code. */
 function reasonOf(signal: AbortSignal): WindlassError {
   if (signal.reason instanceof WindlassError) return signal.reason;
-  return new WindlassError(String((signal.reason as Error | undefined)?.message ?? signal.reason).includes('interrupted') ? 'interrupted' : 'lease_lost');
+  return new WindlassError(
+    String((signal.reason as Error | undefined)?.message ?? signal.reason).includes('interrupted') ? 'interrupted' : 'lease_lost',
+  );
 }
 
 function named(signal: AbortSignal): AbortSignal {

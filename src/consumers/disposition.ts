@@ -19,7 +19,12 @@ const lostLeaseMs = 1000;
  * The one switch from a handler's exit to a queue effect (design §6). Returns the job's result, or throws what BullMQ
  * understands. Only Error objects are thrown: anything else would leave the job active until it stalls (libraries §0.5).
  */
-export async function settle(job: Job, token: string, exit: Exit, inventory: Inventory): Promise<Readonly<Record<string, unknown>>> {
+export async function settle(
+  job: Job,
+  token: string,
+  exit: Exit,
+  inventory: Inventory,
+): Promise<Readonly<Record<string, unknown>>> {
   switch (exit.kind) {
     case 'done':
       return exit.result;
@@ -72,7 +77,11 @@ async function delayAgain(job: Job, token: string, delayMs: number): Promise<nev
   throw new DelayedError();
 }
 
-async function handBack(job: Job, token: string, exit: Extract<Exit, { kind: 'yielded' }>): Promise<Readonly<Record<string, unknown>>> {
+async function handBack(
+  job: Job,
+  token: string,
+  exit: Extract<Exit, { kind: 'yielded' }>,
+): Promise<Readonly<Record<string, unknown>>> {
   if (!exit.again) return { state: 'superseded' };
   if (exit.error.code === 'interrupted') {
     await effect('queue.wait', job.id, () => job.moveToWait(token));

@@ -1,16 +1,15 @@
 import type { Job } from 'bullmq';
 import { WindlassError } from '../errors.ts';
-import { jobReference, launchSchema, type JobReference, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
+import { type JobReference, jobReference, launchAttempts, launchSchema, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
 import type { JobContext } from '../jobs/context.ts';
 import type { Exit } from '../jobs/exit.ts';
 import { launch } from '../jobs/launch.ts';
 import { parsePayload, refuseNewerVersion } from '../jobs/parse.ts';
 import { sweep } from '../jobs/sweep.ts';
 import { teardown } from '../jobs/teardown.ts';
-import { acceptLaunch } from '../producers/validate.ts';
-import { offerOf } from '../producers/offer.ts';
-import { launchAttempts } from '../jobs/catalog.ts';
 import { canonicalJson, sha256 } from '../names.ts';
+import { offerOf } from '../producers/offer.ts';
+import { acceptLaunch } from '../producers/validate.ts';
 
 /** How long a job of a newer payload version stays parked before another worker may look at it. */
 const parkedMs = 10_000;
@@ -47,7 +46,11 @@ async function rawLaunch(context: JobContext, job: Job): Promise<JobReference> {
   const instanceId = typeof data.instanceId === 'string' ? data.instanceId : sha256(`job ${job.id}`).slice(0, 32);
   const known = Object.fromEntries(Object.entries(data).filter(([key]) => Object.hasOwn(launchSchema.shape, key)));
   const accepted = acceptLaunch({ ...known, instanceId }, offerOf(context.config), {});
-  const { sealedEnv, secretEnv: _none, ...payload } = { ...accepted.payload, instanceId, owner: accepted.owner, cluster: accepted.cluster };
+  const {
+    sealedEnv,
+    secretEnv: _none,
+    ...payload
+  } = { ...accepted.payload, instanceId, owner: accepted.owner, cluster: accepted.cluster };
   const answer = await context.inventory.intendLaunch({
     instanceId,
     owner: accepted.owner,

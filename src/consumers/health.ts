@@ -13,7 +13,12 @@ export interface HealthServer {
 const stuckMs = 60_000;
 
 /** `/healthz` = makes progress or has nothing to do; `/metrics` for Prometheus. Loopback unless told otherwise. */
-export async function startHealthServer(options: { port: number; host: string; queues: Queues; consumers: readonly Consumer[] }): Promise<HealthServer> {
+export async function startHealthServer(options: {
+  port: number;
+  host: string;
+  queues: Queues;
+  consumers: readonly Consumer[];
+}): Promise<HealthServer> {
   const registry = new Registry();
   registerQueueGauges(registry, options.queues);
   const server = createServer((request, response) => {
@@ -21,7 +26,9 @@ export async function startHealthServer(options: { port: number; host: string; q
     const route = async () => {
       if (request.url === '/healthz') {
         const stuck = await stuckQueues(options);
-        return stuck.length === 0 ? answer(200, 'text/plain', 'ok\n') : answer(503, 'text/plain', `no progress on: ${stuck.join(', ')}\n`);
+        return stuck.length === 0
+          ? answer(200, 'text/plain', 'ok\n')
+          : answer(503, 'text/plain', `no progress on: ${stuck.join(', ')}\n`);
       }
       if (request.url === '/metrics') return answer(200, registry.contentType, await registry.metrics());
       return answer(404, 'text/plain', 'try /healthz or /metrics\n');

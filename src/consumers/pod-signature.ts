@@ -16,5 +16,12 @@ export function podSignature(pod: V1Pod): string {
 
 function containerSignature(container: V1ContainerStatus): unknown[] {
   const { state } = container;
-  return [container.name, container.started, container.restartCount, state?.waiting?.reason, state?.running !== undefined, state?.terminated?.exitCode];
+  return [
+    container.name,
+    container.started,
+    container.restartCount,
+    state?.waiting?.reason,
+    state?.running !== undefined,
+    state?.terminated?.exitCode,
+  ];
 }

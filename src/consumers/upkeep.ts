@@ -50,7 +50,8 @@ async function round(options: UpkeepOptions, signal: AbortSignal): Promise<void>
     try {
       if (!signal.aborted) await work();
     } catch (error) {
-      if (!signal.aborted) log.warn({ what, code: asWindlassError(error).code, err: error }, 'upkeep failed; tried again in the next round');
+      if (!signal.aborted)
+        log.warn({ what, code: asWindlassError(error).code, err: error }, 'upkeep failed; tried again in the next round');
     }
   };
   await attempt('offer', () => publishOffer(shelf, offerOf(config)));
@@ -59,7 +60,8 @@ async function round(options: UpkeepOptions, signal: AbortSignal): Promise<void>
     await attempt(`epoch of ${name}`, async () => {
       const within = AbortSignal.any([signal, AbortSignal.timeout(10_000)]);
       const verdict = await checkEpoch(clusters.get(name), shelf, config.installation, within);
-      if (verdict !== 'ok') log.error({ cluster: name, verdict }, 'the inventory and the cluster do not belong together: nothing is deleted there');
+      if (verdict !== 'ok')
+        log.error({ cluster: name, verdict }, 'the inventory and the cluster do not belong together: nothing is deleted there');
     });
   }
 }

@@ -31,7 +31,9 @@ export async function startWakeups(options: WakeupOptions): Promise<Wakeups> {
   const { inventory, log } = options;
   const inFlight = new Set<Promise<unknown>>();
   const run = (what: string, work: Promise<unknown>) => {
-    const settled = work.catch((error: unknown) => log.warn({ code: asWindlassError(error).code, err: String(error) }, `${what} failed`));
+    const settled = work.catch((error: unknown) =>
+      log.warn({ code: asWindlassError(error).code, err: String(error) }, `${what} failed`),
+    );
     inFlight.add(settled);
     void settled.finally(() => inFlight.delete(settled));
   };

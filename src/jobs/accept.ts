@@ -34,12 +34,18 @@ export async function acceptGeneration(context: JobContext, record: InstanceReco
 }
 
 /** The pod intent carries the generation that accepted it; a stage list alone may be an older generation's. */
-const acceptedAlready = (record: InstanceRecord) => record.snapshot !== '' && record.creates.pods?.generation === record.generation;
+const acceptedAlready = (record: InstanceRecord) =>
+  record.snapshot !== '' && record.creates.pods?.generation === record.generation;
 
 function intents(context: JobContext, record: InstanceRecord, recipe: Recipe): InstanceRecord['creates'] {
   const make = (kind: CreateRecord['kind'], name: string): CreateRecord => {
     const { installation } = context.config;
-    const nonce = createNonce(context.keyring.nonceKey(), { installation, instanceId: record.instanceId, generation: record.generation, kind });
+    const nonce = createNonce(context.keyring.nonceKey(), {
+      installation,
+      instanceId: record.instanceId,
+      generation: record.generation,
+      kind,
+    });
     return { kind, name, nonce, generation: record.generation, sentAt: 0, open: false };
   };
   const kept = record.creates.persistentvolumeclaims ?? make('persistentvolumeclaims', claimName(record.hash));
@@ -51,7 +57,9 @@ function intents(context: JobContext, record: InstanceRecord, recipe: Recipe): I
 export async function openRecorded(context: JobContext, record: InstanceRecord): Promise<Recipe> {
   const stored = await context.shelf.get<StoredSnapshot>(`snapshot:${record.snapshot}`);
   if (stored === undefined || !context.keyring.verifyMac(stored.text, stored.mac)) {
-    throw new WindlassError('snapshot_rejected', 'The recorded recipe of this instance is missing or was changed.', { evidence: { snapshot: record.snapshot } });
+    throw new WindlassError('snapshot_rejected', 'The recorded recipe of this instance is missing or was changed.', {
+      evidence: { snapshot: record.snapshot },
+    });
   }
   const recipe = openSnapshot(stored.text);
   assertAllowed(context, recipe);
@@ -60,7 +68,9 @@ export async function openRecorded(context: JobContext, record: InstanceRecord):
 
 function assertAllowed(context: JobContext, recipe: Recipe): void {
   const images = imageIssues(recipe, context.config.images);
-  if (images.length > 0) throw new WindlassError('image_not_allowed', undefined, { issues: images, evidence: { issues: images } });
+  if (images.length > 0)
+    throw new WindlassError('image_not_allowed', undefined, { issues: images, evidence: { issues: images } });
   const unsafe = policyIssues(recipe);
-  if (unsafe.length > 0) throw new WindlassError('snapshot_rejected', undefined, { issues: unsafe, evidence: { issues: unsafe } });
+  if (unsafe.length > 0)
+    throw new WindlassError('snapshot_rejected', undefined, { issues: unsafe, evidence: { issues: unsafe } });
 }

@@ -33,7 +33,11 @@ async function createAgent(cluster: Cluster, installation: string): Promise<void
   if (found === undefined) {
     const metadata = { name: map.name, namespace: cluster.namespace, labels: sharedLabels(installation, 'agent') };
     try {
-      await cluster.create('configmaps', { apiVersion: 'v1', kind: 'ConfigMap', metadata, immutable: true, data: map.data }, { signal });
+      await cluster.create(
+        'configmaps',
+        { apiVersion: 'v1', kind: 'ConfigMap', metadata, immutable: true, data: map.data },
+        { signal },
+      );
       return;
     } catch (error) {
       if (!isAlreadyExists(error)) throw error;
@@ -41,6 +45,8 @@ async function createAgent(cluster: Cluster, installation: string): Promise<void
   }
   const current = found ?? (await cluster.read('configmaps', map.name, { signal }));
   if (current?.data?.['agent.mjs'] !== map.data['agent.mjs']) {
-    throw new WindlassError('name_conflict', `The ConfigMap ${map.name} does not hold what its name stands for.`, { evidence: { name: map.name } });
+    throw new WindlassError('name_conflict', `The ConfigMap ${map.name} does not hold what its name stands for.`, {
+      evidence: { name: map.name },
+    });
   }
 }

@@ -24,7 +24,10 @@ const repositoryUrl = z.string().superRefine((text, context) => {
     context.addIssue({ code: 'custom', message: 'must not hold a user or password: put credentials into secretEnv' });
   }
 });
-const gitRef = z.string().regex(/^(?!-)[A-Za-z0-9._/@+-]{1,200}$/, 'must be a branch, tag or commit').refine((ref) => !ref.includes('..'), 'must not contain ".."');
+const gitRef = z
+  .string()
+  .regex(/^(?!-)[A-Za-z0-9._/@+-]{1,200}$/, 'must be a branch, tag or commit')
+  .refine((ref) => !ref.includes('..'), 'must not contain ".."');
 
 const lifetime = z.strictObject({
   maxSeconds: z.int().min(1).optional(),
@@ -54,7 +57,9 @@ const launchObject = z.strictObject({
   deadlineSeconds: z.int().min(1).max(86400).optional(),
   failFast: z.boolean().optional(),
   lifetime: lifetime.optional(),
-  resources: z.strictObject({ requests: z.record(z.string(), quantity).optional(), limits: z.record(z.string(), quantity).optional() }).optional(),
+  resources: z
+    .strictObject({ requests: z.record(z.string(), quantity).optional(), limits: z.record(z.string(), quantity).optional() })
+    .optional(),
   labels: z.record(z.string(), z.string()).optional(),
   annotations: z.record(z.string(), z.string()).optional(),
   metadata: z.record(z.string(), z.json()).optional(),
@@ -65,7 +70,8 @@ export const launchSchema = launchObject.superRefine((payload, context) => {
     context.addIssue({ code: 'custom', path: ['profile'], message: 'give either profile or app' });
   }
   for (const name of Object.keys(payload.secretEnv ?? {})) {
-    if (payload.env?.[name] !== undefined) context.addIssue({ code: 'custom', path: ['secretEnv', name], message: 'is also given in env' });
+    if (payload.env?.[name] !== undefined)
+      context.addIssue({ code: 'custom', path: ['secretEnv', name], message: 'is also given in env' });
   }
 });
 

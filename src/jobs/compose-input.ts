@@ -36,7 +36,10 @@ export function composeInput(context: StageContext, kind: CreateRecord['kind']):
     profile,
     template: context.template,
     workspaceClaim: claim === '' ? undefined : claim,
-    agent: profile.agent.delivery === 'none' ? undefined : { configMapName: agent.name, sha256: agent.sha256, bootLine: bootLine(agent.sha256) },
+    agent:
+      profile.agent.delivery === 'none'
+        ? undefined
+        : { configMapName: agent.name, sha256: agent.sha256, bootLine: bootLine(agent.sha256) },
     prepares: prepares(payload),
     snapshotName: record.snapshot,
     ...(payload.labels === undefined ? {} : { labels: payload.labels }),

@@ -1,11 +1,9 @@
-import type { SweepKind } from '../config/schema.ts';
-import type { AgentClient } from '../agent/client.ts';
-import type { Config } from '../config/schema.ts';
+import type { Config, SweepKind } from '../config/schema.ts';
 import type { Inventory, JobRef } from '../inventory/port.ts';
 import type { Keyring } from '../inventory/secrets.ts';
 import type { Shelf } from '../inventory/shelf.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
-import type { Clusters, Forward } from '../kubernetes/port.ts';
+import type { Clusters } from '../kubernetes/port.ts';
 import type { Recipes } from './recipes.ts';
 
 export interface Log {
@@ -14,12 +12,6 @@ export interface Log {
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
   fatal(fields: object, message: string): void;
-}
-
-export interface AgentConnection {
-  readonly client: AgentClient;
-  readonly forward: Forward;
-  close(): Promise<void>;
 }
 
 /** What every handler may use. It knows instances, clusters and the inventory, but no queue. */

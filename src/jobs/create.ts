@@ -6,7 +6,9 @@ import type { KindMap } from '../kubernetes/port.ts';
 import type { StageContext, StageOutcome } from './stage.ts';
 
 type OwnedKind = CreateRecord['kind'];
-export type Created<K extends OwnedKind> = { readonly kind: 'object'; readonly object: KindMap[K] } | Extract<StageOutcome, { kind: 'wait' }>;
+export type Created<K extends OwnedKind> =
+  | { readonly kind: 'object'; readonly object: KindMap[K] }
+  | Extract<StageOutcome, { kind: 'wait' }>;
 
 /** Bounds a look that must outlive an aborted caller: what a lost answer left behind has to be known (I5). */
 const reconcileMs = 15_000;
@@ -50,7 +52,7 @@ async function afterFailedCreate<K extends OwnedKind>(context: StageContext, pla
     if (found) return found;
     throw error; // The intent stays open: the write may still land (I5).
   }
-  if (intent.open && intent.uid === undefined && error instanceof WindlassError && error.row.disposition !== "yielded") {
+  if (intent.open && intent.uid === undefined && error instanceof WindlassError && error.row.disposition !== 'yielded') {
     await context.save({ set: withIntent(context.record(), { ...intent, open: false }) });
   }
   throw error;
@@ -59,13 +61,18 @@ async function afterFailedCreate<K extends OwnedKind>(context: StageContext, pla
 /** What holds the name now: ours (kept), on its way out (wait), somebody else's (error), or nothing. */
 async function lookUp<K extends OwnedKind>(context: StageContext, plan: Plan<K>): Promise<Created<K> | undefined> {
   const intent = intentOf(context.record(), plan.kind);
-  const read = () => context.cluster.read(plan.kind, intent.name, { signal: AbortSignal.timeout(reconcileMs), instance: intent.name });
+  const read = () =>
+    context.cluster.read(plan.kind, intent.name, { signal: AbortSignal.timeout(reconcileMs), instance: intent.name });
   const object = await read();
   if (object === undefined) {
     if (intent.uid === undefined) return undefined;
     throw new WindlassError('pod_disrupted', `${intent.name} was removed by somebody else while it was being set up.`);
   }
-  const verdict = adoptable(object.metadata ?? {}, { nonce: intent.nonce, uid: intent.uid, specHash: intent.uid === undefined ? specHash(plan.wanted) : undefined });
+  const verdict = adoptable(object.metadata ?? {}, {
+    nonce: intent.nonce,
+    uid: intent.uid,
+    specHash: intent.uid === undefined ? specHash(plan.wanted) : undefined,
+  });
   if (verdict === 'ours') return keep(context, plan, object);
   if (verdict === 'deleting') {
     const uid = object.metadata?.uid;

@@ -23,7 +23,12 @@ const epochName = (installation: string): string => `windlass-epoch-${sha256(`ep
 const shelfName = (cluster: Cluster): string => `epoch:${cluster.name}`;
 
 /** Compares the epoch of cluster and Redis; the very first start writes both, decided by create-if-absent. */
-export async function checkEpoch(cluster: Cluster, shelf: Shelf, installation: string, signal: AbortSignal): Promise<EpochVerdict> {
+export async function checkEpoch(
+  cluster: Cluster,
+  shelf: Shelf,
+  installation: string,
+  signal: AbortSignal,
+): Promise<EpochVerdict> {
   const inRedis = await shelf.get<Epoch>(shelfName(cluster));
   const inCluster = await readEpoch(cluster, installation, signal);
   if (inCluster === undefined) {

@@ -10,8 +10,10 @@ export function imageIssues(recipe: Recipe, policy: Config['images']): Issue[] {
     const image = container.image ?? '';
     const path = `containers.${container.name}.image`;
     const issues: Issue[] = [];
-    if (policy.allow.length > 0 && !policy.allow.some((pattern) => matches(pattern, image))) issues.push({ path, message: `${image} matches nothing in images.allow` });
-    if (policy.requireDigest && !/@sha256:[0-9a-f]{64}$/.test(image)) issues.push({ path, message: `${image} must be given by digest (images.requireDigest)` });
+    if (policy.allow.length > 0 && !policy.allow.some((pattern) => matches(pattern, image)))
+      issues.push({ path, message: `${image} matches nothing in images.allow` });
+    if (policy.requireDigest && !/@sha256:[0-9a-f]{64}$/.test(image))
+      issues.push({ path, message: `${image} must be given by digest (images.requireDigest)` });
     return issues;
   });
 }

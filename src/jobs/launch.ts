@@ -20,7 +20,8 @@ type Begun = Extract<BeginAnswer, { kind: 'ok' }>;
 /** One attempt of a launch; every start goes the same way: read the record, go on from it (I7). */
 export async function launch(context: JobContext, reference: JobReference): Promise<Exit> {
   const record = await context.inventory.read(reference.instanceId);
-  if (record === undefined || record.generation !== reference.generation || record.run !== reference.run) return ended('superseded');
+  if (record === undefined || record.generation !== reference.generation || record.run !== reference.run)
+    return ended('superseded');
   const payload = launchSchema.parse(record.request.payload);
   const set = await acceptedFields(context, record);
   if (set instanceof WindlassError) return refused(context, reference, record, set);
@@ -45,22 +46,44 @@ async function acceptedFields(context: JobContext, record: InstanceRecord): Prom
   }
 }
 
-async function refused(context: JobContext, reference: JobReference, record: InstanceRecord, error: WindlassError): Promise<Exit> {
-  const begun = await context.inventory.begin(reference.instanceId, { verb: 'launch', generation: reference.generation, run: reference.run });
+async function refused(
+  context: JobContext,
+  reference: JobReference,
+  record: InstanceRecord,
+  error: WindlassError,
+): Promise<Exit> {
+  const begun = await context.inventory.begin(reference.instanceId, {
+    verb: 'launch',
+    generation: reference.generation,
+    run: reference.run,
+  });
   if (begun.kind === 'wait') return waitForBegin(context, record, begun.reason);
   if (begun.kind !== 'ok') return leave(begun);
   return failLaunch(createBench(context, begun), error, 'accept', true);
 }
 
-async function begin(context: JobContext, reference: JobReference, record: InstanceRecord, set: Partial<InstanceRecord>, late: boolean): Promise<BeginAnswer> {
+async function begin(
+  context: JobContext,
+  reference: JobReference,
+  record: InstanceRecord,
+  set: Partial<InstanceRecord>,
+  late: boolean,
+): Promise<BeginAnswer> {
   const { perOwner, maxInstances, launching } = context.config.limits;
   // A launch past its deadline begins without caps: it only ends in order.
   const caps = late ? {} : { caps: { owner: perOwner, cluster: maxInstances, global: maxInstances, launching } };
-  return context.inventory.begin(record.instanceId, { verb: 'launch', generation: reference.generation, run: reference.run, set, ...caps });
+  return context.inventory.begin(record.instanceId, {
+    verb: 'launch',
+    generation: reference.generation,
+    run: reference.run,
+    set,
+    ...caps,
+  });
 }
 
 function leave(begun: Exclude<BeginAnswer, { kind: 'ok' | 'wait' }>): Exit {
-  if (begun.kind === 'settled') return { kind: 'done', result: { state: begun.record.state, generation: begun.record.generation } };
+  if (begun.kind === 'settled')
+    return { kind: 'done', result: { state: begun.record.state, generation: begun.record.generation } };
   return ended('superseded');
 }
 
@@ -84,6 +107,8 @@ async function attempt(context: JobContext, begun: Begun, payload: LaunchPayload
     return failLaunch(base, error, undefined);
   } finally {
     // Orderly exits have released already; a throw out of here must not keep the name for a whole lease.
-    await base.lease.release().catch((error: unknown) => context.log.warn({ code: asWindlassError(error).code }, 'lease not released'));
+    await base.lease
+      .release()
+      .catch((error: unknown) => context.log.warn({ code: asWindlassError(error).code }, 'lease not released'));
   }
 }

@@ -16,11 +16,16 @@ export function issuesOf(error: z.ZodError, root = ''): Issue[] {
 /** Size, version and shape of a payload, in that order; throws with every issue at once. */
 export function parsePayload<S extends z.ZodType>(schema: S, payload: unknown, what: string): z.output<S> {
   if (payload === null || typeof payload !== 'object' || Array.isArray(payload)) {
-    throw new WindlassError('payload_invalid', `The ${what} request must be an object.`, { issues: [{ path: '', message: 'must be an object' }] });
+    throw new WindlassError('payload_invalid', `The ${what} request must be an object.`, {
+      issues: [{ path: '', message: 'must be an object' }],
+    });
   }
   const bytes = Buffer.byteLength(JSON.stringify(payload));
   if (bytes > maxPayloadBytes) {
-    throw new WindlassError('payload_too_large', `The ${what} request has ${bytes} bytes; at most ${maxPayloadBytes} are allowed.`);
+    throw new WindlassError(
+      'payload_too_large',
+      `The ${what} request has ${bytes} bytes; at most ${maxPayloadBytes} are allowed.`,
+    );
   }
   refuseNewerVersion(payload as Record<string, unknown>);
   const result = schema.safeParse(payload);
@@ -32,8 +37,12 @@ export function parsePayload<S extends z.ZodType>(schema: S, payload: unknown, w
 export function refuseNewerVersion(payload: Record<string, unknown>): void {
   const version = payload.version;
   if (typeof version === 'number' && Number.isInteger(version) && version > payloadVersion) {
-    throw new WindlassError('schema_unsupported', `Payload version ${version} is newer than version ${payloadVersion}, which this Windlass knows.`, {
-      issues: [{ path: 'version', message: `must be ${payloadVersion}` }],
-    });
+    throw new WindlassError(
+      'schema_unsupported',
+      `Payload version ${version} is newer than version ${payloadVersion}, which this Windlass knows.`,
+      {
+        issues: [{ path: 'version', message: `must be ${payloadVersion}` }],
+      },
+    );
   }
 }

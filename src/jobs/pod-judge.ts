@@ -15,10 +15,20 @@ export async function judge(context: StageContext): Promise<Running | Waiting> {
   const recorded = context.record().pod;
   if (recorded === null) throw new WindlassError('invariant_broken', 'There is no recorded Pod to look at.');
   const pod = await current(context, recorded.name, recorded.uid);
-  if (pod === undefined) throw new WindlassError('pod_disrupted', 'The Pod was removed by somebody else.', { evidence: { pod: recorded.name, uid: recorded.uid } });
+  if (pod === undefined)
+    throw new WindlassError('pod_disrupted', 'The Pod was removed by somebody else.', {
+      evidence: { pod: recorded.name, uid: recorded.uid },
+    });
   const events = context.cluster.pods.eventsOf(recorded.uid);
-  const verdict = judgePod({ pod, mainContainer: context.profile.mainContainer, events, now: Date.now() + context.cluster.clockSkewMs(), budgets: context.profile.budgets });
-  if (verdict.kind === 'failed') throw new WindlassError(verdict.code, verdict.message, { evidence: await withLog(context, recorded.name, verdict.evidence) });
+  const verdict = judgePod({
+    pod,
+    mainContainer: context.profile.mainContainer,
+    events,
+    now: Date.now() + context.cluster.clockSkewMs(),
+    budgets: context.profile.budgets,
+  });
+  if (verdict.kind === 'failed')
+    throw new WindlassError(verdict.code, verdict.message, { evidence: await withLog(context, recorded.name, verdict.evidence) });
   if (verdict.kind === 'running') return { ...verdict, node: pod.spec?.nodeName ?? '', ip: pod.status?.podIP ?? '' };
   return { ...verdict, missingAgent: /windlass-agent-[0-9a-f]+" not found/.test(verdict.message) };
 }
@@ -33,7 +43,12 @@ async function current(context: StageContext, name: string, uid: string): Promis
 /** A log that cannot be read must not hide the failure it was to explain. */
 async function withLog(context: StageContext, name: string, evidence: Record<string, unknown>): Promise<Record<string, unknown>> {
   try {
-    const log = await context.cluster.logTail(name, { container: context.profile.mainContainer, tailLines: 20, limitBytes: 4096, signal: AbortSignal.timeout(5000) });
+    const log = await context.cluster.logTail(name, {
+      container: context.profile.mainContainer,
+      tailLines: 20,
+      limitBytes: 4096,
+      signal: AbortSignal.timeout(5000),
+    });
     return log === '' ? evidence : { ...evidence, log };
   } catch (error) {
     return { ...evidence, log: `could not be read: ${error instanceof Error ? error.message : String(error)}` };
@@ -42,7 +57,8 @@ async function withLog(context: StageContext, name: string, evidence: Record<str
 
 /** A wait that ends when the Pod is judged differently, or when the next grace or budget runs out. */
 export function waitOutcome(context: StageContext, verdict: Waiting): Extract<StageOutcome, { kind: 'wait' }> {
-  const until = verdict.recheckAt === undefined ? longestWaitMs : verdict.recheckAt - (Date.now() + context.cluster.clockSkewMs());
+  const until =
+    verdict.recheckAt === undefined ? longestWaitMs : verdict.recheckAt - (Date.now() + context.cluster.clockSkewMs());
   return {
     kind: 'wait',
     reason: verdict.reason,

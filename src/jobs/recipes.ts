@@ -2,8 +2,8 @@ import type { V1PodTemplate } from '@kubernetes/client-node';
 import type { AppConfig, Config, ProfileConfig } from '../config/schema.ts';
 import { profileSchema } from '../config/schema.ts';
 import { type Issue, refuse, WindlassError } from '../errors.ts';
-import { findUnsafe } from '../kubernetes/template-unsafe.ts';
 import { parseTemplate } from '../kubernetes/template.ts';
+import { findUnsafe } from '../kubernetes/template-unsafe.ts';
 import { canonicalJson, sha256 } from '../names.ts';
 
 /** A validated profile or app: everything that a launch needs besides the request. */
@@ -34,7 +34,8 @@ export function createRecipes(config: Config, templates: Readonly<Record<string,
     const path = `profiles.${name}.${profile.podTemplateFile === undefined ? 'podTemplate' : 'podTemplateFile'}`;
     const parsed = parseTemplate(templates[name] ?? '', path, profile);
     issues.push(...parsed.issues);
-    if (parsed.template) known.set(`profile ${name}`, { name, app: false, profile: withoutSource(profile), template: parsed.template });
+    if (parsed.template)
+      known.set(`profile ${name}`, { name, app: false, profile: withoutSource(profile), template: parsed.template });
   }
   for (const [name, app] of Object.entries(config.apps)) known.set(`app ${name}`, recipeOfApp(name, app));
   refuse('config_invalid', 'The configuration is not valid', issues);
@@ -42,7 +43,9 @@ export function createRecipes(config: Config, templates: Readonly<Record<string,
     find(kind, name) {
       const recipe = known.get(`${kind} ${name}`);
       if (recipe) return recipe;
-      throw new WindlassError('profile_unknown', `This worker has no ${kind} "${name}".`, { issues: [{ path: kind, message: `"${name}" is not configured` }] });
+      throw new WindlassError('profile_unknown', `This worker has no ${kind} "${name}".`, {
+        issues: [{ path: kind, message: `"${name}" is not configured` }],
+      });
     },
     all: () => [...known.values()],
   };
@@ -58,10 +61,20 @@ const pullPolicies = { missing: 'IfNotPresent', always: 'Always', never: 'Never'
 
 /** An app runs its image's own entry point: no agent, ready as soon as it runs. */
 function recipeOfApp(name: string, app: AppConfig): Recipe {
-  const profile = profileSchema.parse({ owners: app.owners, mainContainer: 'app', workspace: { mode: 'empty_dir' }, agent: { delivery: 'none' } });
+  const profile = profileSchema.parse({
+    owners: app.owners,
+    mainContainer: 'app',
+    workspace: { mode: 'empty_dir' },
+    agent: { delivery: 'none' },
+  });
   const env = Object.entries(app.env).map(([key, value]) => ({ name: key, value }));
   const container = { name: 'app', image: app.image, imagePullPolicy: pullPolicies[app.pullPolicy], env };
-  return { name, app: true, profile, template: { apiVersion: 'v1', kind: 'PodTemplate', template: { spec: { containers: [container] } } } };
+  return {
+    name,
+    app: true,
+    profile,
+    template: { apiVersion: 'v1', kind: 'PodTemplate', template: { spec: { containers: [container] } } },
+  };
 }
 
 export function takeSnapshot(recipe: Recipe): Snapshot {
@@ -81,5 +94,9 @@ export function policyIssues(recipe: Recipe): Issue[] {
 }
 
 export function recipeHashes(recipe: Recipe, clusterHash: string): { cluster: string; profile: string; template: string } {
-  return { cluster: clusterHash, profile: sha256(canonicalJson(recipe.profile)), template: sha256(canonicalJson(recipe.template)) };
+  return {
+    cluster: clusterHash,
+    profile: sha256(canonicalJson(recipe.profile)),
+    template: sha256(canonicalJson(recipe.template)),
+  };
 }

@@ -1,8 +1,8 @@
+import { poll } from '../clock.ts';
 import { WindlassError } from '../errors.ts';
 import type { CreateRecord, InstanceRecord } from '../inventory/types.ts';
 import { adoptable } from '../kubernetes/ownership.ts';
 import { claimName, podName } from '../names.ts';
-import { poll } from '../clock.ts';
 import type { RemoveContext, RemoveOutcome } from './stage.ts';
 
 /** A create whose fate is unknown may land this long after it was sent (I5). */
@@ -23,9 +23,15 @@ export async function removeByUid(context: RemoveContext, kind: CreateRecord['ki
   if (target !== undefined) {
     context.lease.assertHeld();
     const graceSeconds = context.force && kind === 'pods' ? 1 : undefined;
-    await context.cluster.remove(kind, name, { uid: target, signal: context.signal, instance: name, ...(graceSeconds === undefined ? {} : { graceSeconds }) });
+    await context.cluster.remove(kind, name, {
+      uid: target,
+      signal: context.signal,
+      instance: name,
+      ...(graceSeconds === undefined ? {} : { graceSeconds }),
+    });
     const gone = () => isGone(context, kind, name, target);
-    if (!(await poll(gone, { everyMs: 100, forMs: lookOnMs, signal: context.signal }))) return { kind: 'wait', delayMs: 2000, ready: gone };
+    if (!(await poll(gone, { everyMs: 100, forMs: lookOnMs, signal: context.signal })))
+      return { kind: 'wait', delayMs: 2000, ready: gone };
   }
   const openUntil = intent?.open ? intent.sentAt + lateCommitMs - context.now() : 0;
   if (target === undefined && openUntil > 0) return { kind: 'wait', delayMs: openUntil, ready: async () => false };
@@ -56,7 +62,10 @@ export function derivedName(record: InstanceRecord, kind: CreateRecord['kind']):
   const derived = kind === 'pods' ? podName(record.hash) : claimName(record.hash);
   const recorded = kind === 'pods' ? record.pod?.name : record.workspace?.created ? record.workspace.claimName : undefined;
   if (recorded !== undefined && recorded !== derived) {
-    throw new WindlassError('invariant_broken', `The record names ${recorded} where only ${derived} can be ours. Nothing was deleted.`);
+    throw new WindlassError(
+      'invariant_broken',
+      `The record names ${recorded} where only ${derived} can be ours. Nothing was deleted.`,
+    );
   }
   return derived;
 }

@@ -9,7 +9,8 @@ const quote = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 export function repositoryScript(repository: LaunchPayload['repository']): string {
   if (repository === undefined) return '';
   const url = quote(repository.url);
-  const checkout = repository.ref === undefined ? '' : `git fetch -q origin ${quote(repository.ref)} && git checkout -q FETCH_HEAD || exit 1\n`;
+  const checkout =
+    repository.ref === undefined ? '' : `git fetch -q origin ${quote(repository.ref)} && git checkout -q FETCH_HEAD || exit 1\n`;
   return `export GIT_TERMINAL_PROMPT=0
 if [ -d .git ]; then
   if [ "$(git config --get remote.origin.url)" != ${url} ]; then

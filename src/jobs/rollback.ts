@@ -49,8 +49,11 @@ async function yieldTo(job: HeldJob, error: WindlassError): Promise<Exit> {
 async function waitOut(job: HeldJob, error: WindlassError, stage: string): Promise<Exit> {
   const keys = [instanceKey(job.record())];
   const progress = progressOf(job.record(), stage);
-  const others = job.record().stages.map((known) => (known.name === stage ? { ...known, state: 'waiting' as const, wait: error.code } : known));
-  const news = progress.wait === error.code ? [] : [{ type: 'waiting', stage, reason: error.code, message: sanitize(error.message) }];
+  const others = job
+    .record()
+    .stages.map((known) => (known.name === stage ? { ...known, state: 'waiting' as const, wait: error.code } : known));
+  const news =
+    progress.wait === error.code ? [] : [{ type: 'waiting', stage, reason: error.code, message: sanitize(error.message) }];
   const ticket = await job.write({ set: { stages: others }, events: news, waitOn: { job: job.job, keys }, release: true });
   const delayMs = Math.min(longestWaitMs, error.retryAfterMs ?? backoffMs(3));
   return { kind: 'wait', reason: error.code, delayMs, keys, ticket, ready: async () => false };
@@ -84,7 +87,11 @@ export async function finishRollback(job: HeldJob): Promise<Exit> {
   const record = job.record();
   // A run on a lost instance is of the same generation as the claim that it found: that one holds the user's work.
   const keepWorkspace = record.before === 'lost';
-  const removed = await removeStages(job, { takes: (generation) => generation === record.generation, keepWorkspace, force: false });
+  const removed = await removeStages(job, {
+    takes: (generation) => generation === record.generation,
+    keepWorkspace,
+    force: false,
+  });
   if (removed.kind === 'wait') return removed.exit;
   if (removed.kind === 'yielded') return yieldTo(job, removed.error);
   if (removed.errors.length > 0) return leaveForCleanup(job, removed.errors);
@@ -95,8 +102,19 @@ export async function finishRollback(job: HeldJob): Promise<Exit> {
     ? { type: 'retrying', attemptsLeft: record.attemptsLeft }
     : { type: 'failed', code: failure?.code ?? 'unclassified', message: failure?.message ?? '', stage: failure?.stage ?? '' };
   const secrets = { agentToken: null, agentNonce: null, ...(retry ? {} : { sealedEnv: null }) };
-  await job.write({ state, set: { agent: null, stages: [] }, secrets, events: [{ type: 'rolled_back' }, ending], release: true, wake: [instanceKey(record)] });
-  return { kind: 'failed', error: failedWith(failure), retryAfterMs: retry ? backoffMs(launchAttempts - record.attemptsLeft) : undefined };
+  await job.write({
+    state,
+    set: { agent: null, stages: [] },
+    secrets,
+    events: [{ type: 'rolled_back' }, ending],
+    release: true,
+    wake: [instanceKey(record)],
+  });
+  return {
+    kind: 'failed',
+    error: failedWith(failure),
+    retryAfterMs: retry ? backoffMs(launchAttempts - record.attemptsLeft) : undefined,
+  };
 }
 
 /** The record and its secrets stay until every removal succeeded (I15); a removal job is queued for them. */
@@ -104,7 +122,12 @@ async function leaveForCleanup(job: HeldJob, errors: readonly WindlassError[]): 
   const record = job.record();
   const rollback = errors.map((error) => ({ code: error.code, message: sanitize(error.message) }));
   const failure = record.failure === null ? null : { ...record.failure, rollback };
-  await job.write({ state: 'cleanup_pending', set: { failure, attemptsLeft: 0 }, events: [{ type: 'cleanup_pending', errors: rollback }], release: true });
+  await job.write({
+    state: 'cleanup_pending',
+    set: { failure, attemptsLeft: 0 },
+    events: [{ type: 'cleanup_pending', errors: rollback }],
+    release: true,
+  });
   const intent = record.before === 'suspended' ? 'suspended' : 'absent';
   const payload = { version: 1, instanceId: record.instanceId, reason: 'cleanup after a failed launch' };
   await job.inventory.intendRemoval({ instanceId: record.instanceId, intent, payload });

@@ -62,12 +62,21 @@ function contextFor(bench: Bench, stage: Stage, startedAt: number): StageContext
       if (checkpoint === undefined) return void (await bench.write(options));
       const current = progressOf(bench.record(), stage.name);
       const set = { ...options.set, ...stages(bench.record(), { ...current, state: 'running', checkpoint }) };
-      await bench.write({ ...options, set, events: [...(options.events ?? []), { type: 'stage.progress', stage: stage.name, checkpoint }] });
+      await bench.write({
+        ...options,
+        set,
+        events: [...(options.events ?? []), { type: 'stage.progress', stage: stage.name, checkpoint }],
+      });
     },
   };
 }
 
-async function finish(bench: Bench, stage: Stage, startedAt: number, outcome: Extract<StageOutcome, { kind: 'done' }>): Promise<undefined> {
+async function finish(
+  bench: Bench,
+  stage: Stage,
+  startedAt: number,
+  outcome: Extract<StageOutcome, { kind: 'done' }>,
+): Promise<undefined> {
   const durationMs = Math.max(0, bench.now() - startedAt);
   const { wait: _wait, ...progress } = progressOf(bench.record(), stage.name);
   const extra = outcome.write ?? {};
@@ -80,10 +89,16 @@ async function finish(bench: Bench, stage: Stage, startedAt: number, outcome: Ex
 }
 
 /** One script: checkpoint, waiter, release; the queue move follows in the consumer (design §4: the order matters). */
-async function suspend(bench: Bench, stage: Stage, startedAt: number, wait: Extract<StageOutcome, { kind: 'wait' }>): Promise<WaitExit> {
+async function suspend(
+  bench: Bench,
+  stage: Stage,
+  startedAt: number,
+  wait: Extract<StageOutcome, { kind: 'wait' }>,
+): Promise<WaitExit> {
   const progress = progressOf(bench.record(), stage.name);
   const keys = [instanceKey(bench.record())];
-  const news = progress.wait === wait.reason ? [] : [{ type: 'waiting', stage: stage.name, reason: wait.reason, message: wait.message }];
+  const news =
+    progress.wait === wait.reason ? [] : [{ type: 'waiting', stage: stage.name, reason: wait.reason, message: wait.message }];
   const untilDeadline = Math.max(200, bench.record().deadlineAt - bench.now());
   const ticket = await bench.write({
     set: stages(bench.record(), { ...progress, state: 'waiting', startedAt, wait: wait.reason }),
@@ -106,7 +121,9 @@ function assertInTime(bench: Bench, stage: Stage, startedAt: number): void {
 }
 
 const deadline = (stage: Stage, what: string) =>
-  new WindlassError('launch_deadline', `The workspace was not ready in time: ${what} (stage ${stage.name}).`, { evidence: { stage: stage.name } });
+  new WindlassError('launch_deadline', `The workspace was not ready in time: ${what} (stage ${stage.name}).`, {
+    evidence: { stage: stage.name },
+  });
 
 export function progressOf(record: InstanceRecord, name: string): StageRecord {
   return record.stages.find((stage) => stage.name === name) ?? { name, state: 'pending' };
@@ -114,5 +131,7 @@ export function progressOf(record: InstanceRecord, name: string): StageRecord {
 
 function stages(record: InstanceRecord, changed: StageRecord): Partial<InstanceRecord> {
   const known = record.stages.some((stage) => stage.name === changed.name);
-  return { stages: known ? record.stages.map((stage) => (stage.name === changed.name ? changed : stage)) : [...record.stages, changed] };
+  return {
+    stages: known ? record.stages.map((stage) => (stage.name === changed.name ? changed : stage)) : [...record.stages, changed],
+  };
 }

@@ -28,7 +28,10 @@ async function runKind(context: JobContext, kind: keyof typeof sweeps, payload: 
   if (lease === undefined) return [skipped(kind, new WindlassError('lease_held', 'Another sweep of this kind is running.'))];
   try {
     const signal = AbortSignal.any([context.signal, lease.signal]);
-    return await sweeps[kind]({ ...context, signal }, { dryRun: payload.dryRun === true, ackMassDelete: payload.ackMassDelete === true });
+    return await sweeps[kind](
+      { ...context, signal },
+      { dryRun: payload.dryRun === true, ackMassDelete: payload.ackMassDelete === true },
+    );
   } catch (error) {
     context.signal.throwIfAborted();
     return [skipped(kind, asWindlassError(error))];

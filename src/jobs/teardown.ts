@@ -31,7 +31,9 @@ export async function teardown(context: JobContext, reference: JobReference): Pr
   } catch (error) {
     return failed(job, error);
   } finally {
-    await job.lease.release().catch((error: unknown) => context.log.warn({ code: asWindlassError(error).code }, 'lease not released'));
+    await job.lease
+      .release()
+      .catch((error: unknown) => context.log.warn({ code: asWindlassError(error).code }, 'lease not released'));
   }
 }
 
@@ -44,7 +46,10 @@ async function remove(job: HeldJob, generation: number): Promise<Exit> {
   if (removed.kind === 'wait') return removed.exit;
   if (removed.kind === 'yielded') throw removed.error;
   if (removed.errors.length > 0) throw removed.errors[0];
-  const outcome = await job.inventory.finishRemoval(job.lease, { generation, suspended: keepWorkspace && hasClaim(job.record()) });
+  const outcome = await job.inventory.finishRemoval(job.lease, {
+    generation,
+    suspended: keepWorkspace && hasClaim(job.record()),
+  });
   return { kind: 'done', result: { state: outcome, generation } };
 }
 
@@ -55,8 +60,15 @@ async function verifyTargets(job: HeldJob): Promise<void> {
   const record = job.record();
   if (record.pod !== null) derivedName(record, 'pods');
   if (record.workspace?.created) derivedName(record, 'persistentvolumeclaims');
-  if (record.namespace !== '' && record.namespace !== job.cluster.namespace && (record.pod !== null || record.workspace?.created)) {
-    throw new WindlassError('invariant_broken', `The record is of namespace ${record.namespace}, but the cluster is configured for ${job.cluster.namespace}. Nothing was deleted.`);
+  if (
+    record.namespace !== '' &&
+    record.namespace !== job.cluster.namespace &&
+    (record.pod !== null || record.workspace?.created)
+  ) {
+    throw new WindlassError(
+      'invariant_broken',
+      `The record is of namespace ${record.namespace}, but the cluster is configured for ${job.cluster.namespace}. Nothing was deleted.`,
+    );
   }
 }
 
@@ -69,7 +81,11 @@ async function failed(job: HeldJob, thrown: unknown): Promise<Exit> {
     return { kind: 'failed', error, retryAfterMs: undefined };
   }
   const entry = { code: error.code, message: sanitize(error.message) };
-  await job.write({ state: 'cleanup_pending', events: [{ type: 'cleanup_pending', errors: [entry] }], release: true, wake: [instanceKey(job.record())] });
+  await job.write({
+    state: 'cleanup_pending',
+    events: [{ type: 'cleanup_pending', errors: [entry] }],
+    release: true,
+    wake: [instanceKey(job.record())],
+  });
   return { kind: 'failed', error, retryAfterMs: Math.max(cleanupRetryMs, backoffMs(6)) };
 }
-

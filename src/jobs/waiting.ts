@@ -16,7 +16,12 @@ function keysOf(record: InstanceRecord, reason: Reason): string[] {
  * A begin that was told to wait: registers the waiter, then asks again once, so that what ended between the answer and
  * the registration is not slept through. `again` undefined = the caller has no second question.
  */
-export async function waitForBegin(context: JobContext, record: InstanceRecord, reason: Reason, again?: () => Promise<BeginAnswer>): Promise<Exit> {
+export async function waitForBegin(
+  context: JobContext,
+  record: InstanceRecord,
+  reason: Reason,
+  again?: () => Promise<BeginAnswer>,
+): Promise<Exit> {
   const keys = keysOf(record, reason);
   const ticket = await context.inventory.registerWait(context.job, keys);
   const left = Math.max(200, record.deadlineAt - Date.now());

@@ -8,8 +8,8 @@ import type {
 } from '@kubernetes/client-node';
 import type { Issue } from '../errors.ts';
 import { canonicalJson } from '../names.ts';
+import { parseQuantity } from '../quantity.ts';
 import { prefix } from './ownership.ts';
-import { parseQuantity } from './quantity.ts';
 import { isReservedEnv, isReservedPath, platformKeys, reservedPort, reservedVolumes } from './reserved.ts';
 
 type Report = (path: string, message: string) => void;

@@ -1,5 +1,5 @@
 import type { Issue } from '../errors.ts';
-import { parseQuantity } from './quantity.ts';
+import { parseQuantity } from '../quantity.ts';
 import { shapes } from './template-shapes.ts';
 
 type Bag = Record<string, unknown>;

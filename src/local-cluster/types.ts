@@ -52,6 +52,7 @@ export interface Store {
     resource: string,
     namespace: string | undefined,
     name: string,
+    // biome-ignore lint/suspicious/noConfusingVoidType: a change that just ends means "write it"
     change: (object: KubeObject) => false | undefined | void,
     uid?: string,
   ): KubeObject | undefined;

@@ -19,7 +19,11 @@ export interface Offer {
 export interface OfferedProfile {
   readonly owners: readonly string[];
   readonly workspaceMode: string;
-  readonly secretRefs: readonly { readonly secret: string; readonly keys: readonly string[]; readonly owners: readonly string[] }[];
+  readonly secretRefs: readonly {
+    readonly secret: string;
+    readonly keys: readonly string[];
+    readonly owners: readonly string[];
+  }[];
   readonly totalSeconds: number;
   readonly lifetime: Config['profiles'][string]['lifetime'];
   readonly delivery: string;
@@ -34,15 +38,21 @@ export interface OfferedApp {
 
 export function offerOf(config: Config): Offer {
   const content = {
-    profiles: mapValues(config.profiles, (profile): OfferedProfile => ({
-      owners: profile.owners,
-      workspaceMode: profile.workspace.mode,
-      secretRefs: profile.secretRefs,
-      totalSeconds: profile.budgets.total,
-      lifetime: profile.lifetime,
-      delivery: profile.agent.delivery,
-    })),
-    apps: mapValues(config.apps, (app, name): OfferedApp => ({ owners: app.owners, title: app.title ?? name, allow: app.allow, allowEnv: app.allowEnv })),
+    profiles: mapValues(
+      config.profiles,
+      (profile): OfferedProfile => ({
+        owners: profile.owners,
+        workspaceMode: profile.workspace.mode,
+        secretRefs: profile.secretRefs,
+        totalSeconds: profile.budgets.total,
+        lifetime: profile.lifetime,
+        delivery: profile.agent.delivery,
+      }),
+    ),
+    apps: mapValues(
+      config.apps,
+      (app, name): OfferedApp => ({ owners: app.owners, title: app.title ?? name, allow: app.allow, allowEnv: app.allowEnv }),
+    ),
     clusters: mapValues(config.clusters, ({ owners, acceptLaunches }) => ({ owners, acceptLaunches })),
     limits: config.limits,
     metadataAllow: config.metadataPolicy.allow,

@@ -4,9 +4,9 @@ import { WindlassError } from '../errors.ts';
 import type { Inventory, PendingJob } from '../inventory/port.ts';
 import type { Sealer } from '../inventory/secrets.ts';
 import type { Shelf } from '../inventory/shelf.ts';
-import { idSchema } from '../jobs/ids.ts';
 import { launchAttempts, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
 import type { SweepReport } from '../jobs/context.ts';
+import { idSchema } from '../jobs/ids.ts';
 import { parsePayload } from '../jobs/parse.ts';
 import { canonicalJson, sha256 } from '../names.ts';
 import { type Offer, readOffer } from './offer.ts';
@@ -55,7 +55,10 @@ export function createProducer(options: ProducerOptions): Producer {
   const { inventory, shelf, queues } = options;
   const offer = async () => {
     const found = (await readOffer(shelf)) ?? options.fallbackOffer;
-    if (found === undefined) throw new WindlassError('profile_unknown', 'No worker has published what it offers yet.', { hint: 'Start a worker first.' });
+    if (found === undefined)
+      throw new WindlassError('profile_unknown', 'No worker has published what it offers yet.', {
+        hint: 'Start a worker first.',
+      });
     return found;
   };
   const send = async (job: PendingJob) => {
@@ -79,11 +82,21 @@ export function createProducer(options: ProducerOptions): Producer {
 
 type Send = (job: PendingJob) => Promise<void>;
 
-async function launch(options: ProducerOptions, payload: unknown, by: Caller, offer: () => Promise<Offer>, send: Send): Promise<Accepted> {
+async function launch(
+  options: ProducerOptions,
+  payload: unknown,
+  by: Caller,
+  offer: () => Promise<Offer>,
+  send: Send,
+): Promise<Accepted> {
   const accepted = acceptLaunch(withSecrets(payload, by), await offer(), by);
   const instanceId = accepted.payload.instanceId ?? randomBytes(16).toString('hex');
   const { secretEnv, sealedEnv, ...rest } = { ...accepted.payload, instanceId, owner: accepted.owner, cluster: accepted.cluster };
-  const sealed = sealedEnv ?? (secretEnv && Object.keys(secretEnv).length > 0 ? await options.sealer.seal(secretEnv, { owner: accepted.owner, instanceId }) : '');
+  const sealed =
+    sealedEnv ??
+    (secretEnv && Object.keys(secretEnv).length > 0
+      ? await options.sealer.seal(secretEnv, { owner: accepted.owner, instanceId })
+      : '');
   const answer = await options.inventory.intendLaunch({
     instanceId,
     owner: accepted.owner,
@@ -98,10 +111,17 @@ async function launch(options: ProducerOptions, payload: unknown, by: Caller, of
     lifetime: accepted.lifetime,
     limits: accepted.limits,
   });
-  if (answer.kind === 'conflict') throw new WindlassError('instance_conflict', `The instance "${instanceId}" is live with other content.`);
+  if (answer.kind === 'conflict')
+    throw new WindlassError('instance_conflict', `The instance "${instanceId}" is live with other content.`);
   if (answer.kind === 'taken') throw new WindlassError('instance_id_taken', `The id "${instanceId}" belongs to another owner.`);
   await send(answer.job);
-  return { instanceId, generation: answer.generation, jobId: answer.job.jobId, state: answer.state, deduplicated: answer.kind === 'deduplicated' };
+  return {
+    instanceId,
+    generation: answer.generation,
+    jobId: answer.job.jobId,
+    state: answer.state,
+    deduplicated: answer.kind === 'deduplicated',
+  };
 }
 
 /** Secrets given beside the payload (`--secret-env`) count as if they were in it. */
@@ -129,5 +149,11 @@ async function teardown(options: ProducerOptions, payload: unknown, by: Caller, 
   if (answer.kind === 'missing') throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
   if (answer.kind === 'gone') throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down already.`);
   await send(answer.job);
-  return { instanceId, generation: answer.generation, jobId: answer.job.jobId, state: answer.state, deduplicated: answer.kind === 'deduplicated' };
+  return {
+    instanceId,
+    generation: answer.generation,
+    jobId: answer.job.jobId,
+    state: answer.state,
+    deduplicated: answer.kind === 'deduplicated',
+  };
 }

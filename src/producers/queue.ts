@@ -1,13 +1,14 @@
 import { type ConnectionOptions, Queue } from 'bullmq';
-import type { PendingJob } from '../inventory/port.ts';
 import { effect } from '../effects.ts';
+import type { PendingJob } from '../inventory/port.ts';
 
 export const queueNames = ['launch', 'teardown', 'sweep'] as const;
 export type QueueName = (typeof queueNames)[number];
 export type Queues = Readonly<Record<QueueName, Queue>>;
 
 /** BullMQ's prefix of a queue: one hash tag each, so that Redis Cluster keeps all keys of a queue in one slot. */
-export const queuePrefix = (prefix: string, installation: string, name: QueueName): string => `{${prefix}:${installation}:${name}}`;
+export const queuePrefix = (prefix: string, installation: string, name: QueueName): string =>
+  `{${prefix}:${installation}:${name}}`;
 
 /** What stays visible of finished jobs: enough to look at, bounded by count and age (C73). */
 const retained = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 604_800 } };
@@ -18,7 +19,14 @@ export function openQueues(connection: ConnectionOptions, prefix: string, instal
       connection,
       prefix: queuePrefix(prefix, installation, name),
       skipWaitingForReady: true,
-      defaultJobOptions: { ...retained, attempts: 1_000_000, backoff: { type: 'windlass' }, stackTraceLimit: 3, keepLogs: 200, sizeLimit: 262_144 },
+      defaultJobOptions: {
+        ...retained,
+        attempts: 1_000_000,
+        backoff: { type: 'windlass' },
+        stackTraceLimit: 3,
+        keepLogs: 200,
+        sizeLimit: 262_144,
+      },
     });
   const queues = { launch: open('launch'), teardown: open('teardown'), sweep: open('sweep') };
   for (const queue of Object.values(queues)) queue.on('error', () => undefined);

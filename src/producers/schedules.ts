@@ -1,6 +1,6 @@
 import type { Config } from '../config/schema.ts';
-import { builtSweeps, payloadVersion } from '../jobs/catalog.ts';
 import { effect } from '../effects.ts';
+import { builtSweeps, payloadVersion } from '../jobs/catalog.ts';
 import type { Queues } from './queue.ts';
 
 const schedulerId = (kind: string) => `sweep-${kind}`;
@@ -14,7 +14,10 @@ const defaultEverySeconds = 60;
 export async function upsertSchedules(queues: Queues, config: Config): Promise<void> {
   for (const kind of builtSweeps) {
     const settings = config.sweeps[kind];
-    const repeat = settings.cron === undefined ? { every: (settings.every ?? defaultEverySeconds) * 1000 } : { pattern: settings.cron, tz: settings.tz };
+    const repeat =
+      settings.cron === undefined
+        ? { every: (settings.every ?? defaultEverySeconds) * 1000 }
+        : { pattern: settings.cron, tz: settings.tz };
     const template = { name: 'sweep', data: { version: payloadVersion, kinds: [kind] } };
     await effect('queue.schedule', kind, () => queues.sweep.upsertJobScheduler(schedulerId(kind), repeat, template));
   }

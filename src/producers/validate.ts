@@ -1,8 +1,8 @@
+import { type Issue, refuse, WindlassError } from '../errors.ts';
 import { type LaunchPayload, launchSchema } from '../jobs/catalog.ts';
 import { matches } from '../jobs/images.ts';
 import { parsePayload } from '../jobs/parse.ts';
-import { compareQuantity } from '../kubernetes/quantity.ts';
-import { type Issue, refuse, WindlassError } from '../errors.ts';
+import { compareQuantity } from '../quantity.ts';
 import { granted, type Offer } from './offer.ts';
 
 /** A launch request as accepted: defaults filled in, resources and lifetime clamped. */
@@ -28,7 +28,14 @@ export function acceptLaunch(payload: unknown, offer: Offer, by: { readonly owne
   const limits = clamp(request.resources?.limits ?? {}, offer.limits.resources);
   const requests = clamp(request.resources?.requests ?? {}, offer.limits.resources);
   const clamped = request.resources === undefined ? request : { ...request, resources: { limits, requests } };
-  return { payload: clamped, owner, cluster, deadlineSeconds: request.deadlineSeconds ?? recipe.totalSeconds, lifetime: { ...recipe.lifetime, ...request.lifetime, maxSeconds }, limits };
+  return {
+    payload: clamped,
+    owner,
+    cluster,
+    deadlineSeconds: request.deadlineSeconds ?? recipe.totalSeconds,
+    lifetime: { ...recipe.lifetime, ...request.lifetime, maxSeconds },
+    limits,
+  };
 }
 
 interface Chosen {
@@ -42,9 +49,13 @@ function findRecipe(request: LaunchPayload, offer: Offer, owner: string): Chosen
   const known = kind === 'app' ? offer.apps : offer.profiles;
   const found = Object.hasOwn(known, name) ? known[name] : undefined;
   if (found === undefined || !granted(found.owners, owner)) {
-    const names = Object.entries(known).filter(([, entry]) => granted(entry.owners, owner)).map(([key]) => key);
+    const names = Object.entries(known)
+      .filter(([, entry]) => granted(entry.owners, owner))
+      .map(([key]) => key);
     const message = `"${name}" is not offered to ${owner}; there is: ${names.join(', ') || 'none'}`;
-    throw new WindlassError('profile_unknown', `There is no ${kind} "${name}" for ${owner}.`, { issues: [{ path: kind, message }] });
+    throw new WindlassError('profile_unknown', `There is no ${kind} "${name}" for ${owner}.`, {
+      issues: [{ path: kind, message }],
+    });
   }
   if ('totalSeconds' in found) return { totalSeconds: found.totalSeconds, lifetime: found.lifetime };
   return { totalSeconds: 1800, lifetime: { maxSeconds: 86_400, idleSeconds: 0, onIdle: 'teardown', onExpire: 'teardown' } };
@@ -54,8 +65,13 @@ function chooseCluster(request: LaunchPayload, offer: Offer, owner: string, issu
   const usable = Object.entries(offer.clusters).filter(([, cluster]) => granted(cluster.owners, owner) && cluster.acceptLaunches);
   const names = usable.map(([name]) => name);
   const wanted = request.cluster ?? (names.includes('default') ? 'default' : names.length === 1 ? names[0] : undefined);
-  if (wanted === undefined) issues.push({ path: 'cluster', message: `must name one of: ${names.join(', ') || 'none is open to you'}` });
-  else if (!names.includes(wanted)) issues.push({ path: 'cluster', message: `"${wanted}" does not take launches of ${owner}; there is: ${names.join(', ') || 'none'}` });
+  if (wanted === undefined)
+    issues.push({ path: 'cluster', message: `must name one of: ${names.join(', ') || 'none is open to you'}` });
+  else if (!names.includes(wanted))
+    issues.push({
+      path: 'cluster',
+      message: `"${wanted}" does not take launches of ${owner}; there is: ${names.join(', ') || 'none'}`,
+    });
   return wanted ?? '';
 }
 
@@ -63,7 +79,10 @@ function metadataIssues(request: LaunchPayload, offer: Offer): Issue[] {
   return (['labels', 'annotations'] as const).flatMap((field) =>
     Object.keys(request[field] ?? {})
       .filter((key) => !offer.metadataAllow.some((pattern) => matches(pattern, key)))
-      .map((key) => ({ path: `${field}.${key}`, message: `is not allowed; metadataPolicy.allow has: ${offer.metadataAllow.join(', ') || 'nothing'}` })),
+      .map((key) => ({
+        path: `${field}.${key}`,
+        message: `is not allowed; metadataPolicy.allow has: ${offer.metadataAllow.join(', ') || 'nothing'}`,
+      })),
   );
 }
 
@@ -74,10 +93,12 @@ function appIssues(request: LaunchPayload, offer: Offer): Issue[] {
   if (app === undefined) return [];
   const issues: Issue[] = [];
   for (const field of ['command', 'prepare', 'repository', 'secretEnv'] as const) {
-    if (request[field] !== undefined && !app.allow.includes(field)) issues.push({ path: field, message: `is not allowed for the app "${request.app}"` });
+    if (request[field] !== undefined && !app.allow.includes(field))
+      issues.push({ path: field, message: `is not allowed for the app "${request.app}"` });
   }
   for (const name of Object.keys(request.env ?? {})) {
-    if (!app.allowEnv.includes(name)) issues.push({ path: `env.${name}`, message: `is not allowed for the app "${request.app}"` });
+    if (!app.allowEnv.includes(name))
+      issues.push({ path: `env.${name}`, message: `is not allowed for the app "${request.app}"` });
   }
   return issues;
 }
@@ -85,8 +106,17 @@ function appIssues(request: LaunchPayload, offer: Offer): Issue[] {
 function secretRefIssues(request: LaunchPayload, offer: Offer, owner: string): Issue[] {
   const grants = request.profile === undefined ? [] : (offer.profiles[request.profile]?.secretRefs ?? []);
   return Object.entries(request.secretRefs ?? {}).flatMap(([name, reference]) => {
-    const fits = grants.some((grant) => grant.secret === reference.secret && grant.keys.includes(reference.key) && granted(grant.owners, owner));
-    return fits ? [] : [{ path: `secretRefs.${name}`, message: `the secret ${reference.secret}, key ${reference.key}, is not granted by the profile` }];
+    const fits = grants.some(
+      (grant) => grant.secret === reference.secret && grant.keys.includes(reference.key) && granted(grant.owners, owner),
+    );
+    return fits
+      ? []
+      : [
+          {
+            path: `secretRefs.${name}`,
+            message: `the secret ${reference.secret}, key ${reference.key}, is not granted by the profile`,
+          },
+        ];
   });
 }
 

@@ -10,7 +10,12 @@ describe('a worker killed on a real Kubernetes', () => {
   beforeAll(async () => {
     const namespace = await createNamespace('crash');
     removeNamespace = namespace.remove;
-    world = await createWorld({ kubeconfig: realKubeconfig(), namespace: namespace.name, image: 'node:local', storageClass: 'immediate' });
+    world = await createWorld({
+      kubeconfig: realKubeconfig(),
+      namespace: namespace.name,
+      image: 'node:local',
+      storageClass: 'immediate',
+    });
   });
   afterAll(async () => {
     await world?.stop();

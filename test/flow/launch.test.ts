@@ -50,7 +50,12 @@ describe('on the embedded cluster', () => {
   });
 
   it('an image that does not exist fails for good with evidence, and leaves nothing', async () => {
-    const bad = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'fault.local/invalid-image-name', config: { installation: 'bad' } });
+    const bad = await createWorld({
+      kubeconfig: embedded.kubeconfig,
+      namespace: 'default',
+      image: 'fault.local/invalid-image-name',
+      config: { installation: 'bad' },
+    });
     try {
       await bad.worker();
       await bad.operator.producer.launch({ version: 1, instanceId: 'bad', profile: 'node' });
@@ -66,7 +71,11 @@ describe('on the embedded cluster', () => {
     const ids = Array.from({ length: 50 }, (_, index) => `burst-${index}`);
     const { producer } = world.operator;
     // Three times each: the same request is one instance.
-    await Promise.all(ids.flatMap((id) => [1, 2, 3].map(() => producer.launch({ version: 1, instanceId: id, profile: 'node', owner: `owner-${id}` }))));
+    await Promise.all(
+      ids.flatMap((id) =>
+        [1, 2, 3].map(() => producer.launch({ version: 1, instanceId: id, profile: 'node', owner: `owner-${id}` })),
+      ),
+    );
     const records = await Promise.all(ids.map((id) => world.ready(id, 85)));
     expect(new Set(records.map((record) => record.pod?.uid)).size).toBe(50);
     expect((await world.leftovers()).length).toBe(100);
@@ -101,7 +110,11 @@ describe('a teardown during a launch', () => {
     const worker = checkpoint === 'requested' ? undefined : await world.worker();
     await world.operator.producer.launch({ version: 1, instanceId: id, profile: 'node' });
     const launched = await world.until(id, (record) => {
-      return record?.state === checkpoint || record?.state === 'ready' || (record?.stages.some((stage) => stage.checkpoint === checkpoint) ?? false);
+      return (
+        record?.state === checkpoint ||
+        record?.state === 'ready' ||
+        (record?.stages.some((stage) => stage.checkpoint === checkpoint) ?? false)
+      );
     });
     await world.operator.producer.teardown({ version: 1, instanceId: id });
     const second = worker ?? (await world.worker());

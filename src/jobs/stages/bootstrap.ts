@@ -52,9 +52,13 @@ async function deliver(context: StageContext): Promise<void> {
   });
   // The exit code alone is no proof: a proxy may end the stream early and call it success (C58).
   if (result.exitCode !== 0 || !result.stdout.includes(bootstrapProof(input))) {
-    throw new WindlassError('exec_lost', `Setting up the workspace ended with exit code ${result.exitCode} and no proof of success.`, {
-      evidence: { exitCode: result.exitCode, stderr: result.stderr.slice(-2000) },
-    });
+    throw new WindlassError(
+      'exec_lost',
+      `Setting up the workspace ended with exit code ${result.exitCode} and no proof of success.`,
+      {
+        evidence: { exitCode: result.exitCode, stderr: result.stderr.slice(-2000) },
+      },
+    );
   }
   await context.save({}, 'bootstrapped');
 }

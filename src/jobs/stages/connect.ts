@@ -1,5 +1,5 @@
-import { agentPort } from '../../agent/protocol.ts';
 import { createAgentClient } from '../../agent/client.ts';
+import { agentPort } from '../../agent/protocol.ts';
 import { monotonicMs, sleep } from '../../clock.ts';
 import { WindlassError } from '../../errors.ts';
 import { sha256 } from '../../names.ts';
@@ -14,7 +14,10 @@ export const connect: Stage = {
   async apply(context) {
     const pod = context.record().pod;
     if (pod === null) throw new WindlassError('invariant_broken', 'There is no recorded Pod to connect to.');
-    const forward = await context.cluster.forward(pod.name, agentPort, { signal: context.stageSignal, instance: context.record().hash });
+    const forward = await context.cluster.forward(pod.name, agentPort, {
+      signal: context.stageSignal,
+      instance: context.record().hash,
+    });
     try {
       await untilHealthy(context, forward.port);
       const token = await shakeHands(context, forward.port);
@@ -25,7 +28,10 @@ export const connect: Stage = {
         context.stageSignal,
       );
       await context.save({}, 'connected');
-      return { kind: 'done', write: { set: { agent: { id: instance.id, port: instance.port, transport: 'port_forward', state: 'healthy' } } } };
+      return {
+        kind: 'done',
+        write: { set: { agent: { id: instance.id, port: instance.port, transport: 'port_forward', state: 'healthy' } } },
+      };
     } finally {
       await forward.close();
     }
@@ -60,7 +66,8 @@ async function shakeHands(context: StageContext, port: number): Promise<string> 
     const stored = await context.keyring.decrypt(secrets.agentToken, hash);
     if (await accepts(context, port, stored)) return stored;
   }
-  if (secrets.agentNonce === undefined) throw new WindlassError('handshake_failed', 'The secret for the handshake with the agent is missing.');
+  if (secrets.agentNonce === undefined)
+    throw new WindlassError('handshake_failed', 'The secret for the handshake with the agent is missing.');
   const nonce = await context.keyring.decrypt(secrets.agentNonce, hash);
   const client = createAgentClient({ host: '127.0.0.1', port, instanceId: context.record().instanceId });
   const token = await client.handshake({ nonce, clientKey: clientKey(context, nonce) }, context.stageSignal);
@@ -69,7 +76,8 @@ async function shakeHands(context: StageContext, port: number): Promise<string> 
 }
 
 /** The same for every worker and attempt on this Pod, and useless to who does not have the nonce. */
-const clientKey = (context: StageContext, nonce: string): string => sha256(`windlass client ${context.config.installation} ${nonce}`);
+const clientKey = (context: StageContext, nonce: string): string =>
+  sha256(`windlass client ${context.config.installation} ${nonce}`);
 
 async function accepts(context: StageContext, port: number, token: string): Promise<boolean> {
   const client = createAgentClient({ host: '127.0.0.1', port, token, instanceId: context.record().instanceId });

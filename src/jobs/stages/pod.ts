@@ -50,7 +50,15 @@ async function createPod(context: StageContext) {
     wanted,
     created: (object) => ({
       checkpoint: 'pod_created',
-      set: { pod: { name: object.metadata?.name ?? '', uid: object.metadata?.uid ?? '', node: '', ip: '', createdByGeneration: generation } },
+      set: {
+        pod: {
+          name: object.metadata?.name ?? '',
+          uid: object.metadata?.uid ?? '',
+          node: '',
+          ip: '',
+          createdByGeneration: generation,
+        },
+      },
     }),
   });
   if (created.kind === 'wait') return created;

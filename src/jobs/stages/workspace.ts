@@ -17,9 +17,11 @@ export const workspace: Stage = {
   async apply(context) {
     const wanted = context.profile.workspace;
     const recorded = context.record().workspace;
-    if (wanted.mode === 'empty_dir') return done({ mode: 'empty_dir', claimName: '', claimUid: '', created: false, createdByGeneration: 0 });
+    if (wanted.mode === 'empty_dir')
+      return done({ mode: 'empty_dir', claimName: '', claimUid: '', created: false, createdByGeneration: 0 });
     if (wanted.mode === 'existing_claim') return existingClaim(context, wanted.claimName);
-    if (recorded?.claimUid && recorded.createdByGeneration !== context.record().generation) return retainedClaim(context, recorded);
+    if (recorded?.claimUid && recorded.createdByGeneration !== context.record().generation)
+      return retainedClaim(context, recorded);
     return managedClaim(context);
   },
 
@@ -46,7 +48,13 @@ async function managedClaim(context: StageContext): Promise<StageOutcome> {
     created: (claim) => ({
       checkpoint: 'pvc_created',
       set: {
-        workspace: { mode: 'managed_pvc', claimName: claimName(context.record().hash), claimUid: claim.metadata?.uid ?? '', created: true, createdByGeneration: generation },
+        workspace: {
+          mode: 'managed_pvc',
+          claimName: claimName(context.record().hash),
+          claimUid: claim.metadata?.uid ?? '',
+          created: true,
+          createdByGeneration: generation,
+        },
       },
     }),
   });
@@ -73,9 +81,17 @@ async function existingClaim(context: StageContext, name: string): Promise<Stage
   const claim = await context.cluster.read('persistentvolumeclaims', name, { signal: context.stageSignal });
   const problem = claimProblem(claim);
   if (claim === undefined || problem !== undefined) {
-    throw new WindlassError('storage_failed', `The claim ${name} cannot be used: ${problem ?? 'it does not exist'}.`, { evidence: { claim: name } });
+    throw new WindlassError('storage_failed', `The claim ${name} cannot be used: ${problem ?? 'it does not exist'}.`, {
+      evidence: { claim: name },
+    });
   }
-  return done({ mode: 'existing_claim', claimName: name, claimUid: claim.metadata?.uid ?? '', created: false, createdByGeneration: 0 });
+  return done({
+    mode: 'existing_claim',
+    claimName: name,
+    claimUid: claim.metadata?.uid ?? '',
+    created: false,
+    createdByGeneration: 0,
+  });
 }
 
 function claimProblem(claim: V1PersistentVolumeClaim | undefined): string | undefined {

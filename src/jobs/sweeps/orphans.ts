@@ -44,9 +44,13 @@ async function sweepCluster(context: JobContext, cluster: Cluster, options: Opti
     if (!dry) await raiseEpoch(cluster, context.shelf, context.config.installation, context.signal);
     const candidates = entries.filter((entry) => entry.verdict === 'delete');
     if (!options.ackMassDelete && breakerTrips(candidates.length, objects, context.config.sweeps.breaker)) {
-      throw new WindlassError('mass_delete_refused', `The sweep would delete ${candidates.length} of ${objects} objects and stopped.`);
+      throw new WindlassError(
+        'mass_delete_refused',
+        `The sweep would delete ${candidates.length} of ${objects} objects and stopped.`,
+      );
     }
-    for (const entry of candidates.slice(0, maxDeletes)) replace(entries, entry, await act(context, cluster, entry, graceSeconds, dry));
+    for (const entry of candidates.slice(0, maxDeletes))
+      replace(entries, entry, await act(context, cluster, entry, graceSeconds, dry));
   } catch (thrown) {
     context.signal.throwIfAborted();
     const error = asWindlassError(thrown);
@@ -71,21 +75,31 @@ async function assertEpoch(context: JobContext, cluster: Cluster): Promise<void>
   const verdict = await checkEpoch(cluster, context.shelf, context.config.installation, context.signal);
   if (verdict === 'lost') throw new WindlassError('inventory_lost');
   if (verdict === 'other') {
-    throw new WindlassError('inventory_lost', `Another cluster answers as "${cluster.name}" than before; nothing is judged there.`);
+    throw new WindlassError(
+      'inventory_lost',
+      `Another cluster answers as "${cluster.name}" than before; nothing is judged there.`,
+    );
   }
 }
 
 async function listOwned(context: JobContext, cluster: Cluster): Promise<Seen[]> {
   const seen: Seen[] = [];
   for (const kind of ownedKinds) {
-    for await (const page of cluster.listMetadata(kind, `${keys.installation}=${context.config.installation}`, { signal: context.signal })) {
+    for await (const page of cluster.listMetadata(kind, `${keys.installation}=${context.config.installation}`, {
+      signal: context.signal,
+    })) {
       for (const meta of page.items) seen.push({ kind, meta, serverTime: page.serverTime });
     }
   }
   return seen;
 }
 
-async function judgeAll(context: JobContext, cluster: Cluster, seen: readonly Seen[], graceSeconds: number): Promise<SweepEntry[]> {
+async function judgeAll(
+  context: JobContext,
+  cluster: Cluster,
+  seen: readonly Seen[],
+  graceSeconds: number,
+): Promise<SweepEntry[]> {
   const shelfName = `sightings:orphans:${cluster.name}`;
   const before = new Set((await context.shelf.get<string[]>(shelfName)) ?? []);
   const entries: SweepEntry[] = [];
@@ -95,7 +109,12 @@ async function judgeAll(context: JobContext, cluster: Cluster, seen: readonly Se
   return entries;
 }
 
-async function judge(context: JobContext, { kind, meta, serverTime }: Seen, before: boolean, graceSeconds: number): Promise<SweepEntry> {
+async function judge(
+  context: JobContext,
+  { kind, meta, serverTime }: Seen,
+  before: boolean,
+  graceSeconds: number,
+): Promise<SweepEntry> {
   const hash = hashOf(meta.name ?? '', kind);
   const created = new Date(meta.creationTimestamp ?? serverTime).getTime();
   const ageSeconds = Math.max(0, Math.floor((serverTime - created) / 1000));
@@ -112,7 +131,13 @@ function hashOf(name: string, kind: OwnedKind): string | undefined {
 }
 
 /** Under the instance's lease, on what is read again, by UID and resourceVersion (I12, I21). */
-async function act(context: JobContext, cluster: Cluster, entry: SweepEntry, graceSeconds: number, dryRun: boolean): Promise<SweepEntry> {
+async function act(
+  context: JobContext,
+  cluster: Cluster,
+  entry: SweepEntry,
+  graceSeconds: number,
+  dryRun: boolean,
+): Promise<SweepEntry> {
   if (dryRun) return { ...entry, action: 'would_delete' };
   const kind = entry.kind as OwnedKind;
   const lease = await context.inventory.tryLease(hashOf(entry.name, kind) ?? '');
@@ -120,7 +145,12 @@ async function act(context: JobContext, cluster: Cluster, entry: SweepEntry, gra
   try {
     const object = await cluster.read(kind, entry.name, { signal: context.signal });
     if (object?.metadata?.uid !== entry.uid) return { ...entry, action: 'gone' };
-    const again = await judge(context, { kind, meta: object.metadata, serverTime: Date.now() + cluster.clockSkewMs() }, true, graceSeconds);
+    const again = await judge(
+      context,
+      { kind, meta: object.metadata, serverTime: Date.now() + cluster.clockSkewMs() },
+      true,
+      graceSeconds,
+    );
     if (again.verdict !== 'delete') return { ...again, action: 'changed' };
     lease.assertHeld();
     const resourceVersion = object.metadata.resourceVersion ?? '';

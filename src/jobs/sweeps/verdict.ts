@@ -29,7 +29,8 @@ export function judgeOrphan(facts: OrphanFacts): Verdict {
   const annotations = meta.annotations ?? {};
   const generation = Number(annotations[keys.generation] ?? Number.NaN);
   const keep = (rule: string, evidence: Verdict['evidence'] = {}): Verdict => ({ rule, verdict: 'keep', evidence });
-  if (!Number.isFinite(generation) || annotations[keys.nonce] === undefined) return { rule: 'not_made_by_us', verdict: 'foreign', evidence: {} };
+  if (!Number.isFinite(generation) || annotations[keys.nonce] === undefined)
+    return { rule: 'not_made_by_us', verdict: 'foreign', evidence: {} };
   if (meta.deletionTimestamp !== undefined) return keep('being_deleted');
   if (record !== undefined) {
     if (belongs(record, kind, meta)) return keep('recorded', { state: record.state });
@@ -58,6 +59,10 @@ function due(facts: OrphanFacts, rule: string, evidence: Verdict['evidence']): V
 }
 
 /** True when so many deletions are suspicious in themselves (I22). */
-export function breakerTrips(candidates: number, objects: number, limits: { readonly minCandidates: number; readonly maxFraction: number }): boolean {
+export function breakerTrips(
+  candidates: number,
+  objects: number,
+  limits: { readonly minCandidates: number; readonly maxFraction: number },
+): boolean {
   return candidates > Math.max(limits.minCandidates, limits.maxFraction * objects);
 }

@@ -1,4 +1,7 @@
-/** Kubernetes quantities, counted in thousandths so that `100m` is a whole number. */
+/**
+ * Kubernetes quantities, counted in thousandths so that `100m` is a whole number. Apart from src/quantity.ts on purpose: a
+ * server that shared the client's arithmetic would share its mistakes, and no test on this cluster could show them.
+ */
 const binary: Readonly<Record<string, bigint>> = {
   Ki: 1024n,
   Mi: 1024n ** 2n,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { WindlassError } from '../../../src/errors.ts';
 import { backoffMs, launchSchema, maxPayloadBytes, sweepSchema } from '../../../src/jobs/catalog.ts';
 import { parsePayload } from '../../../src/jobs/parse.ts';
-import { WindlassError } from '../../../src/errors.ts';
 
 const refusal = (payload: unknown): WindlassError => {
   try {

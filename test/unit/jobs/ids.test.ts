@@ -2,9 +2,12 @@ import { describe, expect, it } from 'vitest';
 import { idProblem } from '../../../src/jobs/ids.ts';
 
 describe('an instance id', () => {
-  it.each(['a', '/', '%', '{}', ':', '*', '-a', 'a b', '😀'.repeat(128), 'é'.normalize('NFC'), '64'.repeat(32)])('may be %j', (id) => {
-    expect(idProblem(id)).toBeUndefined();
-  });
+  it.each(['a', '/', '%', '{}', ':', '*', '-a', 'a b', '😀'.repeat(128), 'é'.normalize('NFC'), '64'.repeat(32)])(
+    'may be %j',
+    (id) => {
+      expect(idProblem(id)).toBeUndefined();
+    },
+  );
 
   it.each([
     ['', 'empty'],

@@ -10,7 +10,8 @@ const meta = (extra: Partial<V1ObjectMeta> = {}, annotations: Record<string, str
   annotations: { [keys.nonce]: 'n1', [keys.generation]: '100', ...annotations },
   ...extra,
 });
-const record = (fields: Partial<InstanceRecord>): InstanceRecord => ({ generation: 100, state: 'ready', creates: {}, pod: null, workspace: null, ...fields }) as InstanceRecord;
+const record = (fields: Partial<InstanceRecord>): InstanceRecord =>
+  ({ generation: 100, state: 'ready', creates: {}, pod: null, workspace: null, ...fields }) as InstanceRecord;
 const facts = (fields: Partial<OrphanFacts>): OrphanFacts => ({
   meta: meta(),
   kind: 'pods',
@@ -33,7 +34,12 @@ describe('the verdict on an object of ours', () => {
     ['of a launch under way', { record: record({ state: 'launching' }) }, 'keep', 'launch_under_way'],
     ['of another generation of a live record', { record: record({ generation: 200 }) }, 'delete', 'not_in_the_record'],
     ['of a gone instance, at once', { tombstone, sighting: { before: false, ageSeconds: 0 } }, 'delete', 'of_a_gone_instance'],
-    ['newer than the tombstone', { tombstone: { ...tombstone, generation: 99 }, sighting: { before: false, ageSeconds: 0 } }, 'watch', 'no_record'],
+    [
+      'newer than the tombstone',
+      { tombstone: { ...tombstone, generation: 99 }, sighting: { before: false, ageSeconds: 0 } },
+      'watch',
+      'no_record',
+    ],
     ['kept on purpose', { kind: 'persistentvolumeclaims', meta: meta({}, { [keys.retained]: 'true' }) }, 'keep', 'retained'],
     ['without a record, too young', { sighting: { before: true, ageSeconds: 599 } }, 'watch', 'no_record'],
     ['without a record, seen once', { sighting: { before: false, ageSeconds: 1000 } }, 'watch', 'no_record'],

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { assertLabelName, assertObjectName, assertPort, assertUid } from '../../../src/kubernetes/names.ts';
-import { compareQuantity, minQuantity, parseQuantity } from '../../../src/kubernetes/quantity.ts';
 import { sanitize } from '../../../src/kubernetes/sanitize.ts';
+import { compareQuantity, minQuantity, parseQuantity } from '../../../src/quantity.ts';
 
 describe('quantities', () => {
   const nano = 1_000_000_000n;

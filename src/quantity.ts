@@ -1,4 +1,4 @@
-import { WindlassError } from '../errors.ts';
+import { WindlassError } from './errors.ts';
 
 /** number [suffix | exponent], as Kubernetes reads quantities. */
 const grammar = /^([+-]?)(\d+\.?\d*|\.\d+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,3}))?$/;
