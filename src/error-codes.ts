@@ -4,7 +4,7 @@
  * wait: delayed and woken, burns no attempt · yielded: no further writes by us · bug: fail for good, delete nothing ·
  * caller: refused before anything was enqueued.
  */
-type Disposition = 'terminal' | 'retryable' | 'wait' | 'yielded' | 'bug' | 'caller';
+export type Disposition = 'terminal' | 'retryable' | 'wait' | 'yielded' | 'bug' | 'caller';
 
 export interface CodeRow {
   readonly disposition: Disposition;

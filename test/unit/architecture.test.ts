@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { root } from '../support/root.ts';
 
 /** What each part may import (ARCHITECTURE.md): everything points down, and only main.ts and the verbs see it all. */
-const ground = ['errors.ts', 'error-codes.ts', 'effects.ts', 'names.ts', 'clock.ts', 'log.ts'];
+const ground = ['errors.ts', 'error-codes.ts', 'effects.ts', 'names.ts', 'quantity.ts', 'clock.ts', 'log.ts'];
 const below: Record<string, readonly string[]> = {
   config: [],
   agent: [],
