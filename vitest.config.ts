@@ -2,13 +2,14 @@ import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 // Unit tests need nothing but Node; redis and flow suites start what they need themselves; cluster needs $KUBECONFIG.
-const project = (name: string, include: string[], seconds: number) => ({
+const project = (name: string, include: string[], seconds: number, build: string) => ({
   test: {
     name,
     include,
     environment: 'node' as const,
     testTimeout: seconds * 1000,
     hookTimeout: Math.max(seconds, 30) * 1000,
+    globalSetup: [`test/support/${build}.mjs`],
   },
 });
 
@@ -16,12 +17,11 @@ export default defineConfig({
   test: {
     // Most suites wait for processes more than they compute: two at a time even on two cores.
     maxWorkers: Math.max(2, availableParallelism() - 1),
-    globalSetup: ['test/support/global-setup.mjs'],
     projects: [
-      project('unit', ['test/unit/**/*.test.ts'], 10),
-      project('redis', ['test/redis/**/*.test.ts'], 30),
-      project('flow', ['test/flow/**/*.test.ts', 'test/conformance/**/*.test.ts'], 90),
-      project('cluster', ['test/cluster/**/*.test.ts'], 240),
+      project('unit', ['test/unit/**/*.test.ts'], 10, 'build-agent'),
+      project('redis', ['test/redis/**/*.test.ts'], 30, 'build-agent'),
+      project('flow', ['test/flow/**/*.test.ts', 'test/conformance/**/*.test.ts'], 90, 'build-all'),
+      project('cluster', ['test/cluster/**/*.test.ts'], 240, 'build-all'),
     ],
   },
 });

@@ -1,58 +1,79 @@
 import { createHash } from 'node:crypto';
-import { chmod, cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { join, relative } from 'node:path';
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { root } from './lib/paths.mjs';
 import { run } from './lib/run-command.mjs';
 
 const source = join(root, 'src');
 const target = join(root, 'dist');
-const stamp = join(target, '.sources');
+/** Of the sources that dist/ was made of; left out of the package. */
+const stamp = '.sources';
+const agent = 'agent/agent.mjs';
 
 /**
  * sources → dist/: compiled JavaScript and types, the files that modules read from beside themselves, the agent in one
- * file. Does nothing when dist/ is already made of these sources: another demo may be running from it.
+ * file. Does nothing when dist/ is already made of these sources. Every file is replaced by rename, since tests and
+ * another demo may be running from it.
  */
 export async function build() {
   const sources = await filesUnder(source);
   const hash = await hashOf(sources);
-  if ((await readFile(stamp, 'utf8').catch(missing)) === hash) return;
-  await rm(stamp, { force: true });
-  await run(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'tsconfig.build.json')]);
-  // tsc leaves everything but TypeScript behind.
-  for (const file of sources.filter((name) => !name.endsWith('.ts'))) await cp(file, join(target, relative(source, file)));
-  const { buildAgent } = await import('./build-agent.mjs');
-  await buildAgent();
-  await chmod(join(target, 'cli/main.js'), 0o755);
-  await writeFile(stamp, hash);
+  const built = await readFile(join(target, stamp), 'utf8').catch(noFile);
+  if (built === hash) return;
+  await mkdir(join(root, '.windlass'), { recursive: true });
+  const fresh = await mkdtemp(join(root, '.windlass/build-'));
+  try {
+    await run(process.execPath, [
+      join(root, 'node_modules/typescript/bin/tsc'),
+      '-p',
+      join(root, 'tsconfig.build.json'),
+      '--outDir',
+      fresh,
+    ]);
+    // tsc leaves everything but TypeScript behind.
+    for (const file of sources.filter((name) => !name.endsWith('.ts'))) await cp(join(source, file), join(fresh, file));
+    await chmod(join(fresh, 'cli/main.js'), 0o755);
+    await replace(fresh);
+    const { buildAgent } = await import('./build-agent.mjs');
+    await buildAgent();
+    await writeFile(join(target, stamp), hash);
+  } finally {
+    await rm(fresh, { recursive: true, force: true });
+  }
 }
 
-/** As `build`, from nothing: no file of an earlier build stays behind. */
-async function rebuild() {
-  await rm(target, { recursive: true, force: true });
-  await build();
+/** Moves every file of `fresh` over its predecessor, then removes those that have no successor. */
+async function replace(fresh) {
+  const files = await filesUnder(fresh);
+  for (const file of files) {
+    await mkdir(dirname(join(target, file)), { recursive: true });
+    await rename(join(fresh, file), join(target, file));
+  }
+  const kept = new Set([...files, agent, stamp]);
+  for (const file of await filesUnder(target)) if (!kept.has(file)) await rm(join(target, file), { force: true });
 }
 
+/** Paths below the folder, sorted. */
 async function filesUnder(folder) {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   return entries
     .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name))
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
     .sort();
 }
 
 async function hashOf(sources) {
   const settings = ['tsconfig.json', 'tsconfig.build.json', 'package-lock.json', 'scripts/build-agent.mjs'];
   const hash = createHash('sha256');
-  for (const file of [...sources, ...settings.map((name) => join(root, name))]) {
-    hash.update(`${relative(root, file)}\0`).update(await readFile(file));
-  }
+  for (const file of [...sources.map((name) => join('src', name)), ...settings])
+    hash.update(`${file}\0`).update(await readFile(join(root, file)));
   return hash.digest('hex');
 }
 
-function missing(error) {
+function noFile(error) {
   if (error.code === 'ENOENT') return undefined;
   throw error;
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) await rebuild();
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) await build();

@@ -1,31 +1,28 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { type AgentClient, createAgentClient } from './agent/client.ts';
+import type { AgentClient } from './agent/client.ts';
 import { agentPort } from './agent/protocol.ts';
 import { monotonicMs, sleep, within } from './clock.ts';
 import type { LoadedConfig } from './config/load.ts';
-import { type Consumer, startConsumer } from './consumers/consumer.ts';
-import { startHealthServer } from './consumers/health.ts';
-import { startUpkeep } from './consumers/upkeep.ts';
-import { startWakeups } from './consumers/wakeups.ts';
+import type { Consumer } from './consumers/consumer.ts';
 import { type Issue, refuse, WindlassError } from './errors.ts';
 import { connected, createRedis } from './inventory/connection.ts';
 import { createInventory } from './inventory/inventory.ts';
 import { inventoryTag } from './inventory/keys.ts';
-import type { Inventory } from './inventory/port.ts';
+import type { Inventory, PendingJob } from './inventory/port.ts';
 import { checkRedis } from './inventory/redis-facts.ts';
 import { checkCanaries, createKeyring, createSealer, type Keyring } from './inventory/secrets.ts';
 import { createShelf, type Shelf } from './inventory/shelf.ts';
 import type { InstanceRecord } from './inventory/types.ts';
 import type { SweepReport } from './jobs/context.ts';
-import { createRecipes } from './jobs/recipes.ts';
-import { reportName } from './jobs/sweep.ts';
-import { checkClusterConfig, createClusters } from './kubernetes/clusters.ts';
 import type { Clusters } from './kubernetes/port.ts';
 import { createLogger, type Logger } from './log.ts';
 import { offerOf } from './producers/offer.ts';
 import { createProducer, type Producer } from './producers/producer.ts';
-import { closeQueues, openQueues, type QueueName, type Queues } from './producers/queue.ts';
+import type { QueueName, Queues } from './producers/queue.ts';
+
+// BullMQ, the Kubernetes side and the handlers take long to load: the functions that need them import them, so that a
+// verb that only reads records answers at once.
 
 /** What a caller verb needs: Redis, no Kubernetes. */
 export interface Caller {
@@ -59,7 +56,7 @@ export interface WorkerHandle {
 
 interface Base extends Caller {
   readonly shelf: Shelf;
-  readonly queues: Queues;
+  queues(): Promise<Queues>;
   readonly log: Logger;
   readonly holder: string;
 }
@@ -85,11 +82,17 @@ async function openBase(loaded: LoadedConfig): Promise<Base> {
     holder,
     log,
   });
-  const queues = openQueues(redis, config.redis.prefix, installation);
+  let opened: Promise<Queues> | undefined;
+  const queues = () => {
+    opened ??= import('./producers/queue.ts').then(({ openQueues }) => openQueues(redis, config.redis.prefix, installation));
+    return opened;
+  };
   const hashKey = Buffer.from(await shelf.putIfAbsent('request-hash-key', randomBytes(32).toString('hex')), 'hex');
   const sealer = createSealer(config.secrets.sealing[0], installation);
   const waitForReports = (jobId: string, timeoutMs: number) => reportsOf(shelf, jobId, timeoutMs);
-  const producer = createProducer({ inventory, shelf, queues, sealer, hashKey, fallbackOffer: offerOf(config), waitForReports });
+  const add = async (job: PendingJob) => (await import('./producers/queue.ts')).addJob(await queues(), job);
+  const fallbackOffer = offerOf(config);
+  const producer = createProducer({ inventory, shelf, queues, add, sealer, hashKey, fallbackOffer, waitForReports });
   return {
     loaded,
     inventory,
@@ -99,13 +102,15 @@ async function openBase(loaded: LoadedConfig): Promise<Base> {
     log,
     holder,
     async close() {
-      await within(Promise.all([closeQueues(queues), inventory.close()]), closeMs);
+      const closing = opened?.then(async (open) => (await import('./producers/queue.ts')).closeQueues(open));
+      await within(Promise.all([closing, inventory.close()]), closeMs);
       redis.disconnect();
     },
   };
 }
 
 async function reportsOf(shelf: Shelf, jobId: string, timeoutMs: number): Promise<SweepReport[]> {
+  const { reportName } = await import('./jobs/sweep.ts');
   const until = monotonicMs() + timeoutMs;
   for (;;) {
     const reports = await shelf.get<SweepReport[]>(reportName(jobId));
@@ -119,6 +124,7 @@ export async function openOperator(loaded: LoadedConfig): Promise<Operator> {
   const base = await openBase(loaded);
   const { config, env, dir } = loaded;
   const keyring = createKeyring(config.secrets, env, config.installation);
+  const { createClusters } = await import('./kubernetes/clusters.ts');
   const clusters = createClusters(config.clusters, { installation: config.installation, dir, log: base.log });
   return {
     ...base,
@@ -148,6 +154,7 @@ async function connectAgent(
   }
   const opened = await parts.keyring.decrypt(token, record.hash);
   const forward = await parts.clusters.get(record.cluster).forward(record.pod.name, agentPort, options);
+  const { createAgentClient } = await import('./agent/client.ts');
   const client = createAgentClient({ host: '127.0.0.1', port: forward.port, token: opened, instanceId });
   return { client, url: `http://127.0.0.1:${forward.port}`, token: opened, record, close: () => forward.close() };
 }
@@ -170,11 +177,16 @@ export interface WorkerOptions {
 /** Starts consumers; everything that can be wrong with the configuration, Redis or the keys is found before the first job. */
 export async function startWorker(loaded: LoadedConfig, options: WorkerOptions): Promise<WorkerHandle> {
   const { config, env, dir } = loaded;
-  await assertClusters(loaded);
+  const { checkClusterConfig, createClusters } = await import('./kubernetes/clusters.ts');
+  const issues: Issue[] = [];
+  for (const [name, cluster] of Object.entries(config.clusters)) issues.push(...(await checkClusterConfig(name, cluster, dir)));
+  refuse('config_invalid', 'The configuration is not valid', issues);
+  const { createRecipes } = await import('./jobs/recipes.ts');
   const recipes = createRecipes(config, loaded.templates);
   const keyring = createKeyring(config.secrets, env, config.installation);
   const base = await openBase(loaded);
-  const { inventory, shelf, queues, log } = base;
+  const { inventory, shelf, log } = base;
+  const queues = await base.queues();
   const redis = createRedis(config.redis, env, dir, 'bullmq');
   const clusters = createClusters(config.clusters, { installation: config.installation, dir, log });
   try {
@@ -185,6 +197,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     redis.disconnect();
     throw error;
   }
+  const { startUpkeep, startWakeups, startConsumer, startHealthServer } = await import('./consumers/index.ts');
   const upkeep = startUpkeep({ config, clusters, shelf, queues, log, schedules: options.queues.includes('sweep') });
   await upkeep.first;
   const wakeups = await startWakeups({ inventory, clusters, queues, log });
@@ -217,11 +230,4 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
       log.info({ worker: base.holder }, 'worker stopped');
     },
   };
-}
-
-async function assertClusters(loaded: LoadedConfig): Promise<void> {
-  const issues: Issue[] = [];
-  for (const [name, cluster] of Object.entries(loaded.config.clusters))
-    issues.push(...(await checkClusterConfig(name, cluster, loaded.dir)));
-  refuse('config_invalid', 'The configuration is not valid', issues);
 }

@@ -63,7 +63,7 @@ async function openJobs(operator: Operator, record: InstanceRecord): Promise<Ope
   const found: OpenJob[] = [];
   for (const queue of ['launch', 'teardown'] as const) {
     const jobId = `${queue}-${record.hash}-${record.generation}-${record.run}`;
-    const job = await operator.producer.queues[queue].getJob(jobId);
+    const job = await (await operator.producer.queues())[queue].getJob(jobId);
     if (!job) continue;
     const { attemptsMade, attemptsStarted, failedReason } = job;
     found.push({

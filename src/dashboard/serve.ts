@@ -14,7 +14,7 @@ export interface ServerOptions {
   readonly caller: {
     readonly loaded: LoadedConfig;
     readonly inventory: Pick<Inventory, 'read' | 'tombstone' | 'list' | 'events' | 'now'>;
-    readonly producer: { readonly queues: Readonly<Record<string, Parameters<typeof mountBoard>[1][number]>> };
+    readonly producer: { queues(): Promise<Readonly<Record<string, Parameters<typeof mountBoard>[1][number]>>> };
   };
   readonly host?: string;
   /** 0 = a free port. */
@@ -57,8 +57,9 @@ export async function startServer(options: ServerOptions): Promise<{ readonly ur
   mountPages(app, { inventory: caller.inventory, base });
   const canOperate = (headers: Record<string, unknown>) =>
     mayOperate(access.identify({ authorization: text(headers.authorization), cookie: text(headers.cookie) }));
+  const queues = await caller.producer.queues();
   await app.register(async (scope) =>
-    mountBoard(scope, Object.values(caller.producer.queues), `${base}/queues`, (headers) => !canOperate(headers)),
+    mountBoard(scope, Object.values(queues), `${base}/queues`, (headers) => !canOperate(headers)),
   );
   const url = await listen(app, host, options.port ?? http.port);
   return { url: `${url}${base}/`, close: () => app.close() };

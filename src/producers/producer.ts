@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import type { Queue } from 'bullmq';
 import { WindlassError } from '../errors.ts';
 import type { Inventory, PendingJob } from '../inventory/port.ts';
 import type { Sealer } from '../inventory/secrets.ts';
@@ -10,7 +9,7 @@ import { idSchema } from '../jobs/ids.ts';
 import { parsePayload } from '../jobs/parse.ts';
 import { canonicalJson, sha256 } from '../names.ts';
 import { type Offer, readOffer } from './offer.ts';
-import { addJob, type QueueName, type Queues } from './queue.ts';
+import type { Queues } from './queue.ts';
 import { acceptLaunch } from './validate.ts';
 
 export interface Accepted {
@@ -36,13 +35,16 @@ export interface Producer {
   /** Resolves with the reports of that sweep; `wait_timeout` when they are not there in time. */
   sweepReports(jobId: string, timeoutMs: number): Promise<{ reports: SweepReport[] }>;
   offer(): Promise<Offer>;
-  readonly queues: Readonly<Record<QueueName, Queue>>;
+  /** Opened on first use: readers of records never load BullMQ. */
+  queues(): Promise<Queues>;
 }
 
 export interface ProducerOptions {
   readonly inventory: Inventory;
   readonly shelf: Shelf;
-  readonly queues: Queues;
+  readonly queues: () => Promise<Queues>;
+  /** Adds a job under its id, to be repeated after any crash. */
+  readonly add: (job: PendingJob) => Promise<void>;
   readonly sealer: Sealer;
   /** Keys the request hash, so that whoever reads Redis cannot guess a request from it. */
   readonly hashKey: Uint8Array;
@@ -52,7 +54,7 @@ export interface ProducerOptions {
 }
 
 export function createProducer(options: ProducerOptions): Producer {
-  const { inventory, shelf, queues } = options;
+  const { inventory, shelf, queues, add } = options;
   const offer = async () => {
     const found = (await readOffer(shelf)) ?? options.fallbackOffer;
     if (found === undefined)
@@ -62,7 +64,7 @@ export function createProducer(options: ProducerOptions): Producer {
     return found;
   };
   const send = async (job: PendingJob) => {
-    await addJob(queues, job);
+    await add(job);
     await inventory.clearPending(job.jobId);
   };
   return {
@@ -73,7 +75,7 @@ export function createProducer(options: ProducerOptions): Producer {
     async sweep(payload) {
       const request = parsePayload(sweepSchema, payload, 'sweep');
       const jobId = `sweep-${randomBytes(8).toString('hex')}`;
-      await addJob(queues, { queue: 'sweep', jobId, name: 'sweep', data: request, priority: 1 });
+      await add({ queue: 'sweep', jobId, name: 'sweep', data: request, priority: 1 });
       return { jobId };
     },
     sweepReports: async (jobId, timeoutMs) => ({ reports: await options.waitForReports(jobId, timeoutMs) }),

@@ -52,7 +52,7 @@ beforeAll(async () => {
     await caller.producer.launch({ version: 1, profile: 'node', instanceId, env: { PLAIN: 'env-value-77' } });
   await caller.producer.launch({ version: 1, profile: 'node', instanceId: 'of-alice', owner: 'alice' });
   // As a service in another language would: a raw job that carries everything itself.
-  await caller.producer.queues.launch.add('launch', {
+  await (await caller.producer.queues()).launch.add('launch', {
     version: 1,
     profile: 'node',
     instanceId: 'raw',
@@ -212,9 +212,9 @@ describe('C83: writes', () => {
     expect((await pause({ ...operator, origin: 'https://evil.example' })).status).toBe(403);
     expect((await pause({ ...operator, 'sec-fetch-site': 'cross-site' })).status).toBe(403);
     expect((await pause({ ...bearer(tokens.viewer), origin: url })).status).toBe(403);
-    expect(await caller.producer.queues.sweep.isPaused()).toBe(false);
+    expect(await (await caller.producer.queues()).sweep.isPaused()).toBe(false);
     expect((await pause({ ...operator, origin: url })).status).toBe(200);
-    expect(await caller.producer.queues.sweep.isPaused()).toBe(true);
+    expect(await (await caller.producer.queues()).sweep.isPaused()).toBe(true);
     expect(audit.map(({ actor, result, code }) => [actor, result, code])).toEqual([
       ['', 'refused', 'forbidden'],
       ['', 'refused', 'forbidden'],
@@ -227,7 +227,7 @@ describe('C83: writes', () => {
 
   it('that would pass no validation or lose intents are refused even to an operator', async () => {
     const { url, caller } = await serve({ tokens: entries });
-    const before = await caller.producer.queues.launch.getJobCounts();
+    const before = await (await caller.producer.queues()).launch.getJobCounts();
     const headers = { ...bearer(tokens.operator), origin: url, 'content-type': 'application/json' };
     const tries = [
       ['POST', 'launch/add', '{"name":"launch","data":{}}'],
@@ -239,7 +239,7 @@ describe('C83: writes', () => {
     for (const [method, path, body] of tries) {
       expect((await fetch(`${url}/queues/api/queues/${path}`, { method, headers, body })).status, path).toBe(403);
     }
-    expect(await caller.producer.queues.launch.getJobCounts()).toEqual(before);
+    expect(await (await caller.producer.queues()).launch.getJobCounts()).toEqual(before);
   });
 });
 
@@ -254,7 +254,7 @@ describe('C80: Bull Board', () => {
 
   it('cuts what is large before it is sent', async () => {
     const { url, caller } = await serve();
-    const job = await caller.producer.queues.teardown.add('teardown', { version: 1, instanceId: 'x'.repeat(100_000) });
+    const job = await (await caller.producer.queues()).teardown.add('teardown', { version: 1, instanceId: 'x'.repeat(100_000) });
     const text = await (await fetch(`${url}/queues/api/queues/teardown/${job.id}`)).text();
     expect(text.length).toBeLessThan(10_000);
     expect(text).toContain('"truncated":true');

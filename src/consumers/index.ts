@@ -1,0 +1,5 @@
+/** The way out as one import: a worker loads it, a caller never does. */
+export { startConsumer } from './consumer.ts';
+export { startHealthServer } from './health.ts';
+export { startUpkeep } from './upkeep.ts';
+export { startWakeups } from './wakeups.ts';
