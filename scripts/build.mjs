@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -7,8 +8,9 @@ import { run } from './lib/run-command.mjs';
 
 const source = join(root, 'src');
 const target = join(root, 'dist');
-/** Of the sources that dist/ was made of; left out of the package. */
-const stamp = '.sources';
+const scratch = join(root, '.windlass');
+/** Says which sources dist/ was made of. */
+const stamp = join(scratch, 'built-from');
 const agent = 'agent/agent.mjs';
 
 /**
@@ -19,10 +21,10 @@ const agent = 'agent/agent.mjs';
 export async function build() {
   const sources = await filesUnder(source);
   const hash = await hashOf(sources);
-  const built = await readFile(join(target, stamp), 'utf8').catch(noFile);
-  if (built === hash) return;
-  await mkdir(join(root, '.windlass'), { recursive: true });
-  const fresh = await mkdtemp(join(root, '.windlass/build-'));
+  const built = await readFile(stamp, 'utf8').catch(noFile);
+  if (built === hash && existsSync(join(target, 'cli/main.js')) && existsSync(join(target, agent))) return;
+  await mkdir(scratch, { recursive: true });
+  const fresh = await mkdtemp(join(scratch, 'build-'));
   try {
     await run(process.execPath, [
       join(root, 'node_modules/typescript/bin/tsc'),
@@ -37,7 +39,7 @@ export async function build() {
     await replace(fresh);
     const { buildAgent } = await import('./build-agent.mjs');
     await buildAgent();
-    await writeFile(join(target, stamp), hash);
+    await writeFile(stamp, hash);
   } finally {
     await rm(fresh, { recursive: true, force: true });
   }
@@ -50,7 +52,7 @@ async function replace(fresh) {
     await mkdir(dirname(join(target, file)), { recursive: true });
     await rename(join(fresh, file), join(target, file));
   }
-  const kept = new Set([...files, agent, stamp]);
+  const kept = new Set([...files, agent]);
   for (const file of await filesUnder(target)) if (!kept.has(file)) await rm(join(target, file), { force: true });
 }
 

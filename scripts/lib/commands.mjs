@@ -1,10 +1,8 @@
-import { join } from 'node:path';
 import { setup } from '../setup.mjs';
 import { npm } from './packages.mjs';
-import { root } from './paths.mjs';
 import { Failure, run } from './run-command.mjs';
 
-const commands = { check, demo, test, 'test:cluster': testCluster, bench };
+const commands = { check, demo, test, 'test:cluster': testCluster };
 const everything = ['redis-server', 'bubblewrap'];
 
 /** Sets up what the command needs, runs it, and resolves with the exit code. */
@@ -52,10 +50,4 @@ async function testCluster(args, install) {
   }
   await setup({ install, tools: everything });
   return (await import('./vitest.mjs')).vitest(['cluster'], args);
-}
-
-async function bench(args, install) {
-  await setup({ install, tools: everything });
-  await (await import('../build.mjs')).build();
-  return run(process.execPath, [join(root, 'scripts/bench.mjs'), ...args], { check: false, stdout: 1 });
 }
