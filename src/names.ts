@@ -11,6 +11,9 @@ export function instanceHash(installation: string, instanceId: string): string {
 export const podName = (hash: string): string => `windlass-${hash}`;
 export const claimName = (hash: string): string => `windlass-${hash}-workspace`;
 
+/** The ConfigMap that ties an installation's inventory to a namespace (design §7). */
+export const epochName = (installation: string): string => `windlass-epoch-${sha256(`epoch ${installation}`).slice(0, 20)}`;
+
 export function sha256(text: string | Uint8Array): string {
   return createHash('sha256').update(text).digest('hex');
 }

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { LoadedConfig } from '../config/load.ts';
 import { WindlassError } from '../errors.ts';
-import type { AccessQuestion, Cluster } from '../kubernetes/port.ts';
+import type { Cluster } from '../kubernetes/port.ts';
+import { epochName } from '../names.ts';
 import type { Perform } from './doctor.ts';
 
 /** What the shipped Role grants (design §8); each verb is asked for by itself, so that the answer names what is missing. */
@@ -11,7 +12,7 @@ const needed: readonly { readonly resource: string; readonly subresource?: strin
   { resource: 'pods', subresource: 'exec', verbs: ['get', 'create'] },
   { resource: 'pods', subresource: 'portforward', verbs: ['get', 'create'] },
   { resource: 'pods', subresource: 'log', verbs: ['get'] },
-  { resource: 'configmaps', verbs: ['get', 'list', 'create', 'delete', 'patch'] },
+  { resource: 'configmaps', verbs: ['get', 'list', 'create', 'delete'] },
   { resource: 'events', verbs: ['list', 'watch'] },
   { resource: 'resourcequotas', verbs: ['list', 'watch'] },
 ];
@@ -38,7 +39,7 @@ export async function examineCluster(loaded: LoadedConfig, name: string, perform
     });
     if (!reachable) return;
     await perform(`namespace.${name}`, () => tryNamespace(cluster));
-    await examineRights(cluster, name, perform);
+    await examineRights(cluster, name, perform, config.installation);
   } finally {
     await clusters.close();
   }
@@ -51,13 +52,14 @@ async function tryNamespace(cluster: Cluster): Promise<string> {
   return cluster.namespace;
 }
 
-async function examineRights(cluster: Cluster, name: string, perform: Perform): Promise<void> {
-  for (const { resource, subresource, verbs } of needed) {
+async function examineRights(cluster: Cluster, name: string, perform: Perform, installation: string): Promise<void> {
+  const epoch = { resource: 'configmaps', name: epochName(installation), verbs: ['patch'] };
+  for (const { verbs, ...target } of [...needed, epoch]) {
+    const { resource, subresource } = { subresource: undefined, ...target };
     const what = subresource === undefined ? resource : `${resource}/${subresource}`;
     for (const verb of verbs) {
       await perform(`rbac.${name}.${what}.${verb}`, async () => {
-        const question: AccessQuestion = { verb, resource, ...(subresource !== undefined && { subresource }) };
-        const { allowed, reason } = await cluster.can(question);
+        const { allowed, reason } = await cluster.can({ verb, ...target });
         if (allowed) return 'allowed';
         const why = reason ? `: ${reason}` : '';
         throw new WindlassError(

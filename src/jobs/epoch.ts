@@ -4,7 +4,7 @@ import type { Shelf } from '../inventory/shelf.ts';
 import { isAlreadyExists } from '../kubernetes/api-error.ts';
 import { sharedLabels } from '../kubernetes/ownership.ts';
 import type { Cluster } from '../kubernetes/port.ts';
-import { sha256 } from '../names.ts';
+import { epochName } from '../names.ts';
 
 /**
  * 'ok' = Redis and cluster belong together · 'lost' = Redis forgot, or is an old copy: nothing may be deleted on its word ·
@@ -19,7 +19,6 @@ interface Epoch {
   readonly next?: number;
 }
 
-const epochName = (installation: string): string => `windlass-epoch-${sha256(`epoch ${installation}`).slice(0, 20)}`;
 const shelfName = (cluster: Cluster): string => `epoch:${cluster.name}`;
 
 /** Compares the epoch of cluster and Redis; the very first start writes both, decided by create-if-absent. */

@@ -242,8 +242,7 @@ function createQuestions(rest: Rest, namespace: string): Pick<Cluster, 'events' 
 }
 
 function review(namespace: string, question: AccessQuestion, options: CallOptions = {}): RestCall {
-  const { verb, resource, subresource } = question;
-  const resourceAttributes = { namespace, verb, group: '', resource, ...(subresource === undefined ? {} : { subresource }) };
+  const resourceAttributes = { namespace, group: '', ...question };
   return {
     verb: 'create',
     resource: 'selfsubjectaccessreviews',

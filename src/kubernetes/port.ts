@@ -89,6 +89,8 @@ export interface AccessQuestion {
   readonly verb: string;
   readonly resource: string;
   readonly subresource?: string;
+  /** One object only: a Role may grant a verb by name. */
+  readonly name?: string;
 }
 
 /**
