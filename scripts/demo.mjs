@@ -46,7 +46,7 @@ async function tour(world, stopped, keep) {
   printer.output(stdout, exitCode);
   if (exitCode !== 0) throw new Failure(`The command in the instance ended with ${exitCode}: ${stderr}`, 1);
 
-  printer.step(`dashboard: ${dashboard.url} (sign in with the token of this run: ${dashboard.token})`);
+  printer.step(`dashboard: ${dashboard.url}?token=${dashboard.token}`);
   if (keep) await untilStopped(printer, stopped, files);
   world.started.push(...world.services.pids.flatMap(descendants));
   printer.step(`windlass teardown ${instanceId} --wait`);

@@ -13,13 +13,17 @@ export const namespace = 'windlass-instances';
 export async function writeConfig(folder, { redisUrl, kubeconfig }) {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const token = randomBytes(24).toString('base64url');
+  // Ends within a day, so that it may stand in the address that the demo prints.
+  const expiresAt = new Date(Date.now() + 12 * 3600 * 1000).toISOString();
   const config = parse(await readFile(join(root, 'examples/windlass.yaml'), 'utf8'));
   config.installation = 'demo';
   config.redis.url = redisUrl;
   config.clusters.default = { authMode: 'kubeconfig', kubeconfigPath: kubeconfig, namespace };
   config.http = {
     port: 0,
-    tokens: [{ name: 'demo', sha256: createHash('sha256').update(token).digest('hex'), role: 'operator', owners: ['*'] }],
+    tokens: [
+      { name: 'demo', sha256: createHash('sha256').update(token).digest('hex'), role: 'operator', owners: ['*'], expiresAt },
+    ],
   };
   config.secrets.sealing[0].publicKey = publicKey.export({ format: 'jwk' });
 

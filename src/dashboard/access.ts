@@ -29,12 +29,13 @@ export interface Access {
   identify(credentials: Credentials): Identity | undefined;
   /** A session cookie's value for a valid token, else undefined. */
   openSession(token: string): string | undefined;
-  /** The token that was made for this run only, which may come in an address (`?token=`). */
-  isOneRunToken(token: string): boolean;
+  /** One that was made for this run, or ends within a day: it may come in an address (`?token=`), which others may read later. */
+  isShortLived(token: string): boolean;
 }
 
 export const sessionCookie = 'windlass_session';
 const sessionMs = 12 * 3600 * 1000;
+const shortMs = 24 * 3600 * 1000;
 /** A longer one is not hashed: nobody has such a token, and hashing it would be free work for an attacker. */
 const maxTokenLength = 1024;
 
@@ -76,7 +77,11 @@ export function createAccess(options: {
       const body = found && `${alias(found)}.${Date.now() + sessionMs}`;
       return body && `${body}.${sign(body)}`;
     },
-    isOneRunToken: (token) => oneRun.length > 0 && find(token) === oneRun[0],
+    isShortLived(token) {
+      const found = find(token);
+      if (found === undefined) return false;
+      return found === oneRun[0] || (found.expiresAt !== undefined && Date.parse(found.expiresAt) <= Date.now() + shortMs);
+    },
   };
 }
 

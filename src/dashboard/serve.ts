@@ -140,7 +140,7 @@ function identify(request: FastifyRequest, access: Access): Identity {
 }
 
 const takesToken = (request: FastifyRequest, access: Access, path: string): boolean =>
-  path === '/' && access.isOneRunToken(text((request.query as Record<string, unknown> | undefined)?.token) ?? '');
+  path === '/' && access.isShortLived(text((request.query as Record<string, unknown> | undefined)?.token) ?? '');
 
 /** Queues mix every owner's jobs, so only who sees everybody may look, and only an operator may press a button. */
 function authorizeBoard(request: FastifyRequest, path: string, reading: boolean): void {

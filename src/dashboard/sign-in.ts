@@ -42,7 +42,7 @@ export function mountSignIn(app: FastifyInstance, { access, base, secure }: Sign
   // The address that the demo prints: the token goes out of the address bar at once.
   app.addHook('preHandler', async (request, reply) => {
     const token = (request.query as { token?: unknown } | undefined)?.token;
-    if (request.identity !== undefined || typeof token !== 'string' || !access.isOneRunToken(token)) return;
+    if (request.identity !== undefined || typeof token !== 'string' || !access.isShortLived(token)) return;
     const session = access.openSession(token);
     if (session !== undefined) await enter(reply, session);
   });
