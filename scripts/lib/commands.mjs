@@ -1,8 +1,10 @@
+import { join } from 'node:path';
 import { setup } from '../setup.mjs';
 import { npm } from './packages.mjs';
+import { root } from './paths.mjs';
 import { Failure, run } from './run-command.mjs';
 
-const commands = { check, demo, test, 'test:cluster': testCluster };
+const commands = { check, demo, test, 'test:cluster': testCluster, bench };
 const everything = ['redis-server', 'bubblewrap'];
 
 /** Sets up what the command needs, runs it, and resolves with the exit code. */
@@ -50,4 +52,12 @@ async function testCluster(args, install) {
   }
   await setup({ install, tools: everything });
   return (await import('./vitest.mjs')).vitest(['cluster'], args);
+}
+
+/** `launch [rounds]`: figures as ratios to a floor measured in the same run, as one JSON document. */
+async function bench([name = 'launch', ...args], install) {
+  if (name !== 'launch') throw new Failure(`There is a bench named launch, not ${name}.`, 2);
+  await setup({ install, tools: everything });
+  await (await import('../build.mjs')).build();
+  return run(process.execPath, ['--import', 'tsx', join(root, `test/bench/${name}.ts`), ...args], { check: false, stdout: 1 });
 }
