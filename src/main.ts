@@ -14,6 +14,7 @@ import { checkRedis } from './inventory/redis-facts.ts';
 import { checkCanaries, createKeyring, createSealer, type Keyring } from './inventory/secrets.ts';
 import { createShelf, type Shelf } from './inventory/shelf.ts';
 import type { InstanceRecord } from './inventory/types.ts';
+import { ensureIdleAgent } from './jobs/agent-instance.ts';
 import type { SweepReport } from './jobs/context.ts';
 import type { Clusters } from './kubernetes/port.ts';
 import { createLogger, type Logger } from './log.ts';
@@ -149,13 +150,22 @@ async function connectAgent(
   const token = (await parts.inventory.secrets(record.hash)).agentToken;
   if (record.state !== 'ready' || record.pod === null || token === undefined) {
     throw new WindlassError('handshake_failed', `The instance "${instanceId}" has no agent to talk to: it is ${record.state}.`, {
-      hint: '`windlass get` shows its state, `windlass explain` why.',
+      hint:
+        record.state === 'lost'
+          ? '`windlass reconnect` takes it up again.'
+          : '`windlass get` shows its state, `windlass explain` why.',
     });
   }
   const opened = await parts.keyring.decrypt(token, record.hash);
   const forward = await parts.clusters.get(record.cluster).forward(record.pod.name, agentPort, options);
   const { createAgentClient } = await import('./agent/client.ts');
   const client = createAgentClient({ host: '127.0.0.1', port: forward.port, token: opened, instanceId });
+  try {
+    await ensureIdleAgent(parts.inventory, record, client, options.signal);
+  } catch (error) {
+    await forward.close();
+    throw error;
+  }
   return { client, url: `http://127.0.0.1:${forward.port}`, token: opened, record, close: () => forward.close() };
 }
 
@@ -197,10 +207,11 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     redis.disconnect();
     throw error;
   }
-  const { startUpkeep, startWakeups, startConsumer, startHealthServer } = await import('./consumers/index.ts');
+  const { startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer } = await import('./consumers/index.ts');
   const upkeep = startUpkeep({ config, clusters, shelf, queues, log, schedules: options.queues.includes('sweep') });
   await upkeep.first;
   const wakeups = await startWakeups({ inventory, clusters, queues, log });
+  const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
   const context = { config, inventory, shelf, clusters, keyring, recipes, log };
   const consumers = options.queues.map(
     (queue): Consumer =>
@@ -224,7 +235,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     async close() {
       const graceMs = config.worker.drainSeconds * 1000;
       await Promise.all(consumers.map((consumer) => consumer.drain(graceMs)));
-      await within(Promise.all([upkeep.stop(), wakeups.stop(), health?.close()]), closeMs);
+      await within(Promise.all([upkeep.stop(), wakeups.stop(), losses.stop(), health?.close()]), closeMs);
       await within(Promise.all([clusters.close(), base.close()]), 2 * closeMs);
       redis.disconnect();
       log.info({ worker: base.holder }, 'worker stopped');

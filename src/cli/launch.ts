@@ -42,7 +42,11 @@ export function launch(program: Command): void {
   });
 }
 
-export async function showAccepted(context: Context, accepted: Accepted, what: 'launch' | 'teardown'): Promise<undefined> {
+export async function showAccepted(
+  context: Context,
+  accepted: Accepted,
+  what: 'launch' | 'teardown' | 'reconnect' | 'retry',
+): Promise<undefined> {
   const { instanceId, generation, jobId, state, deduplicated } = accepted;
   await context.out.show({
     document: { instanceId, generation, jobId, state, deduplicated },
@@ -55,7 +59,7 @@ export async function showAccepted(context: Context, accepted: Accepted, what: '
 /** How a command line would name the id: after `--`, and quoted so that a shell gives it back unchanged. */
 export const shellId = (id: string): string => `-- ${/^[A-Za-z0-9._@/:+-]+$/.test(id) ? id : `'${id.replaceAll("'", "'\\''")}'`}`;
 
-async function waitUntilReady(
+export async function waitUntilReady(
   context: Context,
   caller: Caller,
   accepted: Accepted,

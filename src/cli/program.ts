@@ -12,6 +12,8 @@ import { launch } from './launch.ts';
 import { localCluster } from './local-cluster.ts';
 import { logs } from './logs.ts';
 import { formats } from './output.ts';
+import { reconnect } from './reconnect.ts';
+import { retry } from './retry.ts';
 import { schema } from './schema.ts';
 import { serve } from './serve.ts';
 import { sweep } from './sweep.ts';
@@ -40,6 +42,8 @@ const verbs = [
   explain,
   exec,
   connect,
+  reconnect,
+  retry,
   sweep,
   schema,
   version,

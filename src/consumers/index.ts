@@ -1,5 +1,6 @@
 /** The way out as one import: a worker loads it, a caller never does. */
 export { startConsumer } from './consumer.ts';
 export { startHealthServer } from './health.ts';
+export { startLossWatch } from './losses.ts';
 export { startUpkeep } from './upkeep.ts';
 export { startWakeups } from './wakeups.ts';

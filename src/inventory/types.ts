@@ -32,6 +32,8 @@ export interface CreateRecord {
   readonly name: string;
   readonly nonce: string;
   readonly generation: number;
+  /** The run that makes it when a lost Pod is rebuilt; absent = the generation's first run. */
+  readonly run?: number;
   /** Redis ms of the last send; 0 = never sent. */
   readonly sentAt: number;
   /** Set by the checkpoint right after the create. */
@@ -46,6 +48,8 @@ export interface PodRecord {
   readonly node: string;
   readonly ip: string;
   readonly createdByGeneration: number;
+  /** Which container is the instance, and which start of it was last worked with: another id is a restart. */
+  readonly main?: { readonly name: string; readonly id: string };
 }
 
 export interface WorkspaceRecord {
@@ -61,6 +65,7 @@ export interface AgentRecord {
   readonly id: string;
   readonly port: number;
   readonly transport: 'port_forward' | 'exec' | 'pod_ip';
+  /** `healthy`, or `idle`: its container was started anew and nobody has talked to it since. */
   readonly state: string;
 }
 
@@ -113,6 +118,8 @@ export interface InstanceRecord {
   readonly workspace: WorkspaceRecord | null;
   readonly agent: AgentRecord | null;
   readonly restartCount: number;
+  /** Pods of this generation that took the place of a lost one; bounded by recovery.maxRebuilds. */
+  readonly rebuilds: number;
   readonly exitCode: number | null;
   readonly stages: readonly StageRecord[];
   readonly failure: FailureRecord | null;

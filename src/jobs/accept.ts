@@ -1,11 +1,11 @@
 import { WindlassError } from '../errors.ts';
-import type { CreateRecord, InstanceRecord, StageRecord } from '../inventory/types.ts';
-import { createNonce } from '../kubernetes/ownership.ts';
-import { claimName, podName } from '../names.ts';
+import type { InstanceRecord, StageRecord } from '../inventory/types.ts';
 import type { JobContext } from './context.ts';
+import { createIntent } from './create-intent.ts';
 import { imageIssues } from './images.ts';
 import { planOf } from './plan.ts';
 import { openSnapshot, policyIssues, type Recipe, recipeHashes, takeSnapshot } from './recipes.ts';
+import { resumes } from './resume.ts';
 
 interface StoredSnapshot {
   readonly text: string;
@@ -33,24 +33,17 @@ export async function acceptGeneration(context: JobContext, record: InstanceReco
   };
 }
 
-/** The pod intent carries the generation that accepted it; a stage list alone may be an older generation's. */
+/**
+ * The pod intent carries the generation that accepted it; a stage list alone may be an older generation's. What was ready
+ * once is rebuilt from the recipe that it was accepted with, whatever became of its Pod's intent.
+ */
 const acceptedAlready = (record: InstanceRecord) =>
-  record.snapshot !== '' && record.creates.pods?.generation === record.generation;
+  record.snapshot !== '' && (resumes(record) || record.creates.pods?.generation === record.generation);
 
 function intents(context: JobContext, record: InstanceRecord, recipe: Recipe): InstanceRecord['creates'] {
-  const make = (kind: CreateRecord['kind'], name: string): CreateRecord => {
-    const { installation } = context.config;
-    const nonce = createNonce(context.keyring.nonceKey(), {
-      installation,
-      instanceId: record.instanceId,
-      generation: record.generation,
-      kind,
-    });
-    return { kind, name, nonce, generation: record.generation, sentAt: 0, open: false };
-  };
-  const kept = record.creates.persistentvolumeclaims ?? make('persistentvolumeclaims', claimName(record.hash));
+  const kept = record.creates.persistentvolumeclaims ?? createIntent(context, record, 'persistentvolumeclaims');
   const managed = recipe.profile.workspace.mode === 'managed_pvc';
-  return { pods: make('pods', podName(record.hash)), ...(managed ? { persistentvolumeclaims: kept } : {}) };
+  return { pods: createIntent(context, record, 'pods'), ...(managed ? { persistentvolumeclaims: kept } : {}) };
 }
 
 /** The recorded recipe, its MAC verified and today's policy asked again, on every start (I2). */

@@ -2,12 +2,13 @@ import { asWindlassError, WindlassError } from '../errors.ts';
 import type { BeginAnswer } from '../inventory/port.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
 import { acceptGeneration, openRecorded } from './accept.ts';
-import { createBench } from './bench.ts';
+import { createBench, type HeldJob } from './bench.ts';
 import { type JobReference, type LaunchPayload, launchSchema } from './catalog.ts';
 import { identityOf } from './compose-input.ts';
 import { instanceKey, type JobContext } from './context.ts';
 import type { Exit } from './exit.ts';
 import { planOf } from './plan.ts';
+import { resumes } from './resume.ts';
 import { failLaunch, finishRollback } from './rollback.ts';
 import { runStages } from './run-stages.ts';
 import { waitForBegin } from './waiting.ts';
@@ -97,18 +98,39 @@ async function attempt(context: JobContext, begun: Begun, payload: LaunchPayload
   if (begun.record.state === 'rolling_back') return finishRollback(base);
   if (begun.record.crashes > maxCrashes) return failLaunch(base, crashed(begun.record.crashes), 'launch');
   try {
-    const { profile, template } = await openRecorded(context, begun.record);
-    const identity = identityOf(context.config.installation, begun.record, payload);
-    const wait = await runStages({ ...base, identity, payload, profile, template }, planOf(profile));
-    if (wait !== undefined) return wait;
+    const unfinished = await walk(base, payload);
+    if (unfinished !== undefined) return unfinished;
+    // From here on it is ready: what goes wrong with this write is no failure of the launch.
     await base.write({ release: true, wake: [instanceKey(base.record())] });
     return { kind: 'done', result: { state: 'ready', generation: begun.record.generation } };
-  } catch (error) {
-    return failLaunch(base, error, undefined);
   } finally {
     // Orderly exits have released already; a throw out of here must not keep the name for a whole lease.
     await base.lease
       .release()
       .catch((error: unknown) => context.log.warn({ code: asWindlassError(error).code }, 'lease not released'));
   }
+}
+
+async function walk(job: HeldJob, payload: LaunchPayload): Promise<Exit | undefined> {
+  try {
+    assertSamePlace(job);
+    const { profile, template } = await openRecorded(job, job.record());
+    const identity = identityOf(job.config.installation, job.record(), payload);
+    return await runStages({ ...job, identity, payload, profile, template }, planOf(profile));
+  } catch (error) {
+    return failLaunch(job, error, undefined);
+  }
+}
+
+/** In another namespace nothing of it would be found, and everything would look lost. */
+function assertSamePlace(job: HeldJob): void {
+  const record = job.record();
+  if (!resumes(record) || record.namespace === job.cluster.namespace) return;
+  throw new WindlassError(
+    'unrecoverable',
+    `The instance is in namespace ${record.namespace}, but cluster ${record.cluster} is configured for ${job.cluster.namespace}.`,
+    {
+      hint: 'Configure the cluster as it was when the instance was launched.',
+    },
+  );
 }

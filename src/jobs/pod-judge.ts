@@ -1,7 +1,8 @@
 import type { V1Pod } from '@kubernetes/client-node';
 import { WindlassError } from '../errors.ts';
-import { judgePod, type PodJudgement } from '../kubernetes/pod-failure.ts';
+import { type JudgeInput, judgePod, type PodJudgement } from '../kubernetes/pod-failure.ts';
 import { longestWaitMs } from './exit.ts';
+import { resumes } from './resume.ts';
 import type { StageContext, StageOutcome } from './stage.ts';
 
 export type Running = Extract<PodJudgement, { kind: 'running' }> & { readonly node: string; readonly ip: string };
@@ -19,18 +20,25 @@ export async function judge(context: StageContext): Promise<Running | Waiting> {
     throw new WindlassError('pod_disrupted', 'The Pod was removed by somebody else.', {
       evidence: { pod: recorded.name, uid: recorded.uid },
     });
-  const events = context.cluster.pods.eventsOf(recorded.uid);
-  const verdict = judgePod({
-    pod,
-    mainContainer: context.profile.mainContainer,
-    events,
-    now: Date.now() + context.cluster.clockSkewMs(),
-    budgets: context.profile.budgets,
-  });
+  const verdict = judgePod(judgement(context, pod));
   if (verdict.kind === 'failed')
     throw new WindlassError(verdict.code, verdict.message, { evidence: await withLog(context, recorded.name, verdict.evidence) });
   if (verdict.kind === 'running') return { ...verdict, node: pod.spec?.nodeName ?? '', ip: pod.status?.podIP ?? '' };
   return { ...verdict, missingAgent: /windlass-agent-[0-9a-f]+" not found/.test(verdict.message) };
+}
+
+function judgement(context: StageContext, pod: V1Pod): JudgeInput {
+  const { cluster, profile } = context;
+  const now = Date.now() + cluster.clockSkewMs();
+  const events = cluster.pods.eventsOf(pod.metadata?.uid ?? '');
+  return { pod, mainContainer: profile.mainContainer, events, now, budgets: profile.budgets, since: runBegan(context, now) };
+}
+
+/** A Pod that is taken up again has a history: only what happens in this run counts for it. Server ms. */
+function runBegan(context: StageContext, now: number): number {
+  const record = context.record();
+  const first = record.stages[0]?.startedAt;
+  return resumes(record) && first !== undefined ? now - Math.max(0, context.now() - first) : 0;
 }
 
 async function current(context: StageContext, name: string, uid: string): Promise<V1Pod | undefined> {
@@ -68,13 +76,7 @@ export function waitOutcome(context: StageContext, verdict: Waiting): Extract<St
       const recorded = context.record().pod;
       const seen = recorded ? context.cluster.pods.get(recorded.name) : undefined;
       if (seen === undefined) return false;
-      const again = judgePod({
-        pod: seen,
-        mainContainer: context.profile.mainContainer,
-        events: context.cluster.pods.eventsOf(seen.metadata?.uid ?? ''),
-        now: Date.now() + context.cluster.clockSkewMs(),
-        budgets: context.profile.budgets,
-      });
+      const again = judgePod(judgement(context, seen));
       return again.kind !== 'waiting' || again.reason !== verdict.reason;
     },
   };

@@ -19,8 +19,8 @@ export type RemovalScope = Pick<RemoveContext, 'takes' | 'keepWorkspace' | 'forc
  * The stages backwards. A step whose removal fails ends the walk: what comes before it in the plan may be in use by what
  * could not be removed (a claim by its Pod), and the whole removal is tried again.
  */
-export async function removeStages(job: HeldJob, scope: RemovalScope): Promise<Removal> {
-  for (const stage of [...allStages].reverse()) {
+export async function removeStages(job: HeldJob, scope: RemovalScope, stages: readonly Stage[] = allStages): Promise<Removal> {
+  for (const stage of [...stages].reverse()) {
     if (stage.remove === undefined) continue;
     try {
       const outcome = await removeStage(job, stage, scope);

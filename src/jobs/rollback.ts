@@ -5,7 +5,9 @@ import type { HeldJob } from './bench.ts';
 import { backoffMs, launchAttempts } from './catalog.ts';
 import { instanceKey } from './context.ts';
 import { type Exit, longestWaitMs } from './exit.ts';
+import { allStages } from './plan.ts';
 import { removeStages } from './remove-stages.ts';
+import { resumes } from './resume.ts';
 import { progressOf, StageFailure } from './run-stages.ts';
 
 /**
@@ -18,9 +20,10 @@ export async function failLaunch(job: HeldJob, thrown: unknown, where: string | 
   const { disposition } = error.row;
   if (disposition === 'yielded') return yieldTo(job, error);
   if (disposition === 'wait' && !final && job.now() < job.record().deadlineAt) return waitOut(job, error, stage);
-  if (disposition === 'bug') return stop(job, error, stage);
   const retry = disposition === 'retryable' && job.now() < job.record().deadlineAt;
   const attemptsLeft = retry ? Math.max(0, job.record().attemptsLeft - 1) : 0;
+  if (job.record().state === 'ready') return stayReady(job, error, stage, attemptsLeft);
+  if (disposition === 'bug') return stop(job, error, stage);
   const failure = failureOf(job.record(), error, stage, attemptsLeft, job.now());
   const started: NewEvent = { type: 'rolling_back', stage, code: error.code, message: failure.message };
   try {
@@ -69,6 +72,31 @@ async function stop(job: HeldJob, error: WindlassError, stage: string): Promise<
   return { kind: 'failed', error, retryAfterMs: undefined };
 }
 
+/** A reconnect that fails while its Pod lives has changed nothing: the instance is what it was. */
+async function stayReady(job: HeldJob, error: WindlassError, stage: string, attemptsLeft: number): Promise<Exit> {
+  const record = job.record();
+  if (error.row.disposition === 'bug')
+    job.log.fatal({ code: error.code, instance: record.hash, stage, err: error }, 'invariant broken');
+  const failure = failureOf(record, error, stage, attemptsLeft, job.now());
+  const { code, message } = failure;
+  const ending: NewEvent =
+    attemptsLeft > 0 ? { type: 'retrying', code, attemptsLeft } : { type: 'failed', code, message, stage, state: 'ready' };
+  const set = { failure, attemptsLeft, stages: [], readyAt: record.readyAt };
+  try {
+    // Naming the state ends the run: beginning it again is settled.
+    await job.write({
+      ...(attemptsLeft > 0 ? {} : { state: 'ready' }),
+      set,
+      events: [ending],
+      release: true,
+      wake: [instanceKey(record)],
+    });
+  } catch (refusal) {
+    return yieldTo(job, reasonOf(job, refusal));
+  }
+  return { kind: 'failed', error, retryAfterMs: attemptsLeft > 0 ? backoffMs(launchAttempts - attemptsLeft) : undefined };
+}
+
 function failureOf(record: InstanceRecord, error: WindlassError, stage: string, attemptsLeft: number, at: number): FailureRecord {
   return {
     ...errorBody(error),
@@ -85,13 +113,12 @@ function failureOf(record: InstanceRecord, error: WindlassError, stage: string, 
 /** Removes what this generation made, then goes back to what the instance was before. A later worker may be the one to finish. */
 export async function finishRollback(job: HeldJob): Promise<Exit> {
   const record = job.record();
-  // A run on a lost instance is of the same generation as the claim that it found: that one holds the user's work.
-  const keepWorkspace = record.before === 'lost';
-  const removed = await removeStages(job, {
-    takes: (generation) => generation === record.generation,
-    keepWorkspace,
-    force: false,
-  });
+  // A run on a lost instance is of the same generation as what it found, and that holds somebody's work: its claim is
+  // left as it is, and of Pods only the one that this run made is taken.
+  const resumed = resumes(record);
+  const takes = (generation: number, run = 1) => generation === record.generation && (!resumed || run === record.run);
+  const stages = resumed ? allStages.filter(({ name }) => name !== 'workspace') : allStages;
+  const removed = await removeStages(job, { takes, keepWorkspace: false, force: false }, stages);
   if (removed.kind === 'wait') return removed.exit;
   if (removed.kind === 'yielded') return yieldTo(job, removed.error);
   if (removed.errors.length > 0) return leaveForCleanup(job, removed.errors);
@@ -101,7 +128,8 @@ export async function finishRollback(job: HeldJob): Promise<Exit> {
   const ending: NewEvent = retry
     ? { type: 'retrying', attemptsLeft: record.attemptsLeft }
     : { type: 'failed', code: failure?.code ?? 'unclassified', message: failure?.message ?? '', stage: failure?.stage ?? '' };
-  const secrets = { agentToken: null, agentNonce: null, ...(retry ? {} : { sealedEnv: null }) };
+  // The Pod that stays can only be talked to with these. The sealed secrets stay for `retry` and the next reconnect.
+  const secrets = job.record().pod === null ? { agentToken: null, agentNonce: null } : {};
   await job.write({
     state,
     set: { agent: null, stages: [] },
@@ -128,8 +156,15 @@ async function leaveForCleanup(job: HeldJob, errors: readonly WindlassError[]): 
     events: [{ type: 'cleanup_pending', errors: rollback }],
     release: true,
   });
-  const intent = record.before === 'suspended' ? 'suspended' : 'absent';
-  const payload = { version: 1, instanceId: record.instanceId, reason: 'cleanup after a failed launch' };
+  // What holds work of before this launch outlives its removal.
+  const keepWorkspace = record.before === 'suspended' || record.before === 'lost';
+  const intent = keepWorkspace ? 'suspended' : 'absent';
+  const payload = {
+    version: 1,
+    instanceId: record.instanceId,
+    reason: 'cleanup after a failed launch',
+    ...(keepWorkspace ? { keepWorkspace } : {}),
+  };
   await job.inventory.intendRemoval({ instanceId: record.instanceId, intent, payload });
   return { kind: 'failed', error: failedWith(failure), retryAfterMs: undefined };
 }

@@ -46,8 +46,8 @@ export interface RemoveContext extends JobContext {
   record(): InstanceRecord;
   save(options: WriteOptions): Promise<void>;
   now(): number;
-  /** Objects made by generations above this stay. A rollback takes only its own generation (I13). */
-  readonly takes: (createdByGeneration: number) => boolean;
+  /** Objects made by generations above this stay. A rollback takes only its own generation, and of that its own run (I13). */
+  readonly takes: (createdByGeneration: number, createdByRun?: number) => boolean;
   readonly keepWorkspace: boolean;
   readonly force: boolean;
 }

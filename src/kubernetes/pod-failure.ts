@@ -85,7 +85,7 @@ function lateMessage(phase: PodPhase, problem: ContainerProblem | undefined): st
   return `${phase.reason} took longer than ${phase.budgetMs / 1000} s${words ? `: ${words}` : '.'}`;
 }
 
-interface PodEnd {
+export interface PodEnd {
   readonly code: ErrorCode;
   readonly message: string;
   readonly evidence: object;
@@ -94,10 +94,11 @@ interface PodEnd {
 /** Kubelet's refusals at admission: another node, or a later moment, may take the same Pod. */
 const refusedByNode =
   /^(OutOf\w+|NodeAffinity|NodePorts|TopologyAffinityError|UnexpectedAdmissionError|Preempting|Evicted|Preempted|Shutdown|NodeShutdown|Terminated)$/;
-const nodeGone = /^(NodeLost|DeletionByTaintManager|DeletionByPodGC)$/;
+/** Also the reason of a status that a node which does not answer any more was given. */
+export const nodeGone = /^(NodeLost|DeletionByTaintManager|DeletionByPodGC)$/;
 
 /** The Pod as a whole is over, or about to be. */
-function podEnd(pod: V1Pod, containers: readonly ContainerView[]): PodEnd | undefined {
+export function podEnd(pod: V1Pod, containers: readonly ContainerView[]): PodEnd | undefined {
   const disruption = conditionOf(pod, 'DisruptionTarget');
   const disrupted = disruption?.status === 'True' ? (disruption.reason ?? 'DisruptionTarget') : '';
   const { phase, reason = '', message = '' } = pod.status ?? {};

@@ -1,13 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { WindlassError } from '../errors.ts';
-import type { Inventory, PendingJob } from '../inventory/port.ts';
+import type { Inventory, LaunchAnswer, PendingJob } from '../inventory/port.ts';
 import type { Sealer } from '../inventory/secrets.ts';
 import type { Shelf } from '../inventory/shelf.ts';
+import type { InstanceRecord } from '../inventory/types.ts';
 import { launchAttempts, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
 import type { SweepReport } from '../jobs/context.ts';
 import { idSchema } from '../jobs/ids.ts';
 import { parsePayload } from '../jobs/parse.ts';
 import { canonicalJson, sha256 } from '../names.ts';
+import { askReconnect, askRetry } from './again.ts';
 import { type Offer, readOffer } from './offer.ts';
 import type { Queues } from './queue.ts';
 import { acceptLaunch } from './validate.ts';
@@ -31,6 +33,10 @@ export interface Caller {
 export interface Producer {
   launch(payload: unknown, by?: Caller): Promise<Accepted>;
   teardown(payload: unknown, by?: Caller): Promise<Accepted>;
+  /** A new run of a ready, lost or suspended instance: looks for exactly what the record names, and rebuilds a lost Pod. */
+  reconnect(instanceId: string, by?: Caller): Promise<Accepted>;
+  /** A new generation of a failed instance with the same request. */
+  retry(instanceId: string, by?: Caller): Promise<Accepted>;
   sweep(payload: unknown): Promise<{ jobId: string }>;
   /** Resolves with the reports of that sweep; `wait_timeout` when they are not there in time. */
   sweepReports(jobId: string, timeoutMs: number): Promise<{ reports: SweepReport[] }>;
@@ -72,6 +78,8 @@ export function createProducer(options: ProducerOptions): Producer {
     offer,
     launch: (payload, by = {}) => launch(options, payload, by, offer, send),
     teardown: (payload, by = {}) => teardown(options, payload, by, send),
+    reconnect: (instanceId, by = {}) => reconnect(options, instanceId, by, send),
+    retry: (instanceId, by = {}) => retry(options, instanceId, by, offer, send),
     async sweep(payload) {
       const request = parsePayload(sweepSchema, payload, 'sweep');
       const jobId = `sweep-${randomBytes(8).toString('hex')}`;
@@ -113,6 +121,10 @@ async function launch(
     lifetime: accepted.lifetime,
     limits: accepted.limits,
   });
+  return answerOf(instanceId, answer, send);
+}
+
+async function answerOf(instanceId: string, answer: LaunchAnswer, send: Send): Promise<Accepted> {
   if (answer.kind === 'conflict')
     throw new WindlassError('instance_conflict', `The instance "${instanceId}" is live with other content.`);
   if (answer.kind === 'taken') throw new WindlassError('instance_id_taken', `The id "${instanceId}" belongs to another owner.`);
@@ -124,6 +136,53 @@ async function launch(
     state: answer.state,
     deduplicated: answer.kind === 'deduplicated',
   };
+}
+
+async function reconnect(options: ProducerOptions, instanceId: string, by: Caller, send: Send): Promise<Accepted> {
+  const record = await existing(options, instanceId, by);
+  const hint = record.state === 'failed' ? '`windlass retry` launches it again.' : 'Wait until it is gone, then launch it again.';
+  if (record.state === 'failed' || record.intent === 'absent') {
+    throw new WindlassError(
+      'instance_conflict',
+      `The instance "${instanceId}" has nothing to reconnect to: it is ${record.state}.`,
+      { hint },
+    );
+  }
+  return answerOf(instanceId, await askReconnect(options.inventory, record), send);
+}
+
+async function retry(
+  options: ProducerOptions,
+  instanceId: string,
+  by: Caller,
+  offer: () => Promise<Offer>,
+  send: Send,
+): Promise<Accepted> {
+  const record = await existing(options, instanceId, by);
+  if (record.state !== 'failed') {
+    const hint =
+      record.state === 'lost' || record.state === 'ready'
+        ? '`windlass reconnect` takes it up again.'
+        : '`windlass explain` shows what it waits for.';
+    throw new WindlassError('instance_conflict', `Only a failed instance can be retried; "${instanceId}" is ${record.state}.`, {
+      hint,
+    });
+  }
+  // As a first launch: what is not offered any more is refused before anything is written.
+  acceptLaunch(record.request.payload, await offer(), by);
+  const { sealedEnv = '' } = await options.inventory.secrets(record.hash);
+  return answerOf(instanceId, await askRetry(options.inventory, record, sealedEnv), send);
+}
+
+/** Another owner's instance is answered as if it were not there. */
+async function existing({ inventory }: ProducerOptions, instanceId: string, by: Caller): Promise<InstanceRecord> {
+  const record = await inventory.read(instanceId);
+  const mine = (owner: string) => by.anyOwner === true || by.owner === undefined || by.owner === owner;
+  if (record !== undefined && mine(record.owner)) return record;
+  const tombstone = record === undefined ? await inventory.tombstone(instanceId) : undefined;
+  if (tombstone !== undefined && mine(tombstone.owner))
+    throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down.`);
+  throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
 }
 
 /** Secrets given beside the payload (`--secret-env`) count as if they were in it. */

@@ -21,7 +21,7 @@ local function restart(r)
   if sealed then redis.call('HSET', key('secrets', hash), 'sealedEnv', sealed) end
   local changes = {
     state = 'requested', before = 'requested', removeUpTo = '0', namespace = '', snapshot = '', hashes = 'null', creates = '{}',
-    pod = 'null', workspace = 'null', agent = 'null', restartCount = '0', exitCode = 'null', stages = '[]', failure = 'null',
+    pod = 'null', workspace = 'null', agent = 'null', restartCount = '0', rebuilds = '0', exitCode = 'null', stages = '[]', failure = 'null',
     crashes = '0', readyAt = '0', expiresAt = '0', removal = 'null', _next = '',
   }
   for field, value in pairs(cjson.decode(r._next ~= '' and r._next or '{}')) do changes[field] = value end

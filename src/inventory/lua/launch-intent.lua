@@ -16,9 +16,10 @@ local function answer(kind, r)
   return { kind = kind, generation = r.generation, run = r.run, state = r.state, priority = int(depth) }
 end
 
+-- Who asks for a reconnect alone has no secrets to send: those of the launch stay.
 local function keepSealed()
-  if A.sealedEnv == '' then redis.call('HDEL', key('secrets', hash), 'sealedEnv')
-  else redis.call('HSET', key('secrets', hash), 'sealedEnv', A.sealedEnv) end
+  if A.sealedEnv ~= '' then redis.call('HSET', key('secrets', hash), 'sealedEnv', A.sealedEnv)
+  elseif A.reconnect ~= '1' then redis.call('HDEL', key('secrets', hash), 'sealedEnv') end
 end
 
 local function accept(r, changes)
@@ -54,7 +55,7 @@ local function create(tomb)
 end
 
 local function newGeneration(r)
-  local changes = { generation = generationAfter(r.generation), run = '1', _next = A.next }
+  local changes = { generation = generationAfter(r.generation), run = '1', rebuilds = '0', _next = A.next }
   if r.state == 'failed' then
     redis.call('DEL', key('secrets', hash))
     changes.state, changes.before, changes.stages = 'requested', 'requested', '[]'

@@ -4,6 +4,7 @@ import { WindlassError } from '../../errors.ts';
 import { prepares } from '../compose-input.ts';
 import { judge, waitOutcome } from '../pod-judge.ts';
 import { repositoryScript } from '../repository.ts';
+import { checkpointOf, foundAsLeft } from '../resume.ts';
 import type { Stage, StageContext } from '../stage.ts';
 
 /** One exec hands the Pod everything that must not be in its spec; the start marker comes last (I17). */
@@ -12,9 +13,11 @@ export const bootstrap: Stage = {
   budget: (profile) => profile.budgets.bootstrap,
 
   async apply(context) {
+    // The marker lies in the memory of the container's Pod: the same container still has it.
+    if (foundAsLeft(context.record())) return { kind: 'done' };
     const before = await judge(context);
     if (before.kind === 'waiting' && before.reason !== 'preparing') return waitOutcome(context, before);
-    if (checkpointOf(context) !== 'bootstrapped') await deliver(context);
+    if (checkpointOf(context.record(), 'bootstrap') !== 'bootstrapped') await deliver(context);
     if (!prepares(context.payload)) return { kind: 'done' };
     const verdict = await judge(context);
     return verdict.kind === 'running' && verdict.started ? { kind: 'done' } : waitOutcome(context, preparing(verdict));
@@ -27,8 +30,6 @@ function preparing(verdict: Verdict): Extract<Verdict, { kind: 'waiting' }> {
   if (verdict.kind === 'waiting') return verdict;
   return { kind: 'waiting', reason: 'preparing', message: 'The prepare step is running.', missingAgent: false };
 }
-
-const checkpointOf = (context: StageContext) => context.record().stages.find((stage) => stage.name === 'bootstrap')?.checkpoint;
 
 async function deliver(context: StageContext): Promise<void> {
   const { record, payload, profile, cluster } = context;

@@ -3,7 +3,9 @@ import { agentPort } from '../../agent/protocol.ts';
 import { monotonicMs, sleep } from '../../clock.ts';
 import { WindlassError } from '../../errors.ts';
 import { sha256 } from '../../names.ts';
+import { instanceRequest } from '../agent-instance.ts';
 import { judge } from '../pod-judge.ts';
+import { foundAsLeft } from '../resume.ts';
 import type { Stage, StageContext } from '../stage.ts';
 
 /** Control channel, handshake, agent instance: after this the instance can be worked with. */
@@ -22,11 +24,7 @@ export const connect: Stage = {
       await untilHealthy(context, forward.port);
       const token = await shakeHands(context, forward.port);
       const client = createAgentClient({ host: '127.0.0.1', port: forward.port, token, instanceId: context.record().instanceId });
-      const command = context.payload.command;
-      const instance = await client.ensureInstance(
-        { id: context.record().instanceId, workspace_path: '/workspace', ...(command === undefined ? {} : { command }) },
-        context.stageSignal,
-      );
+      const instance = await client.ensureInstance(instanceRequest(context.record()), context.stageSignal);
       await context.save({}, 'connected');
       return {
         kind: 'done',
@@ -65,6 +63,12 @@ async function shakeHands(context: StageContext, port: number): Promise<string> 
   if (secrets.agentToken !== undefined) {
     const stored = await context.keyring.decrypt(secrets.agentToken, hash);
     if (await accepts(context, port, stored)) return stored;
+    if (foundAsLeft(context.record())) {
+      throw new WindlassError(
+        'handshake_failed',
+        'The agent refuses the recorded token, although its container was not started anew.',
+      );
+    }
   }
   if (secrets.agentNonce === undefined)
     throw new WindlassError('handshake_failed', 'The secret for the handshake with the agent is missing.');

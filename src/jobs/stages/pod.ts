@@ -6,7 +6,9 @@ import { composeInput } from '../compose-input.ts';
 import { createOrAdopt } from '../create.ts';
 import { judge, waitOutcome } from '../pod-judge.ts';
 import { removeByUid } from '../remove.ts';
+import { rebuilds, resumes } from '../resume.ts';
 import type { Stage, StageContext } from '../stage.ts';
+import { noteFound, runningSet, takeUp } from '../take-up.ts';
 
 /** The Pod, from composed to "main container runs". The waits between cost nothing: the shared watch wakes the job. */
 export const pod: Stage = {
@@ -14,6 +16,10 @@ export const pod: Stage = {
   budget: (profile) => profile.budgets.total,
 
   async apply(context) {
+    if (resumes(context.record()) && !rebuilds(context.record())) {
+      const waiting = await takeUp(context);
+      if (waiting !== undefined) return waiting;
+    }
     if (context.record().pod === null) {
       const waiting = await createPod(context);
       if (waiting !== undefined) return waiting;
@@ -25,17 +31,18 @@ export const pod: Stage = {
     }
     const recorded = context.record().pod;
     if (recorded === null) throw new WindlassError('invariant_broken', 'A Pod runs that the record does not have.');
-    return {
-      kind: 'done',
-      write: { set: { pod: { ...recorded, node: verdict.node, ip: verdict.ip }, restartCount: verdict.restartCount } },
-    };
+    if (!resumes(context.record()) || rebuilds(context.record()))
+      return { kind: 'done', write: { set: runningSet(context, recorded, verdict) } };
+    await noteFound(context, recorded, verdict);
+    return { kind: 'done' };
   },
 
   async remove(context) {
     const recorded = context.record().pod;
     const intent = context.record().creates.pods;
     const generation = recorded?.createdByGeneration ?? intent?.generation;
-    if (generation === undefined || !context.takes(generation)) return { kind: 'gone' };
+    const run = recorded === null || intent?.uid === recorded.uid ? intent?.run : undefined;
+    if (generation === undefined || !context.takes(generation, run)) return { kind: 'gone' };
     const outcome = await removeByUid(context, 'pods');
     return outcome.kind === 'gone' ? { kind: 'gone', set: { ...outcome.set, pod: null, agent: null, restartCount: 0 } } : outcome;
   },

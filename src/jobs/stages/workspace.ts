@@ -7,6 +7,7 @@ import { claimName } from '../../names.ts';
 import { composeInput } from '../compose-input.ts';
 import { createOrAdopt } from '../create.ts';
 import { removeByUid } from '../remove.ts';
+import { resumes } from '../resume.ts';
 import type { RemoveContext, RemoveOutcome, Stage, StageContext, StageOutcome } from '../stage.ts';
 
 /** Where the work lives. Never waits for Bound and never reads StorageClasses: most classes bind at the first Pod. */
@@ -17,6 +18,7 @@ export const workspace: Stage = {
   async apply(context) {
     const wanted = context.profile.workspace;
     const recorded = context.record().workspace;
+    if (recorded?.claimUid && resumes(context.record())) return retainedClaim(context, recorded);
     if (wanted.mode === 'empty_dir')
       return done({ mode: 'empty_dir', claimName: '', claimUid: '', created: false, createdByGeneration: 0 });
     if (wanted.mode === 'existing_claim') return existingClaim(context, wanted.claimName);
@@ -65,7 +67,7 @@ async function managedClaim(context: StageContext): Promise<StageOutcome> {
   return { kind: 'done' };
 }
 
-/** A claim that a keepWorkspace teardown or a lost Pod left: the same UID, or nothing. */
+/** A claim that a keepWorkspace teardown, a lost Pod or a reconnect found: the same UID, or nothing. */
 async function retainedClaim(context: StageContext, recorded: WorkspaceRecord): Promise<StageOutcome> {
   const claim = await context.cluster.read('persistentvolumeclaims', recorded.claimName, { signal: context.stageSignal });
   if (claim?.metadata?.uid !== recorded.claimUid || claim.metadata.deletionTimestamp) {

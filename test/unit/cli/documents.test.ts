@@ -66,6 +66,8 @@ describe('documents', () => {
       'explain',
       'exec',
       'connect',
+      'reconnect',
+      'retry',
       'sweep',
       'schema',
       'version',

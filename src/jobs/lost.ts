@@ -1,0 +1,109 @@
+import type { V1Pod } from '@kubernetes/client-node';
+import { asWindlassError } from '../errors.ts';
+import type { Inventory, WriteOptions } from '../inventory/port.ts';
+import type { InstanceRecord, PodRecord } from '../inventory/types.ts';
+import { goneLoss, isOver, type PodLoss, podLoss, startOf } from '../kubernetes/pod-loss.ts';
+import type { Cluster } from '../kubernetes/port.ts';
+import { podName } from '../names.ts';
+import { instanceKey, type Log } from './context.ts';
+import { lossWrite } from './loss.ts';
+
+/** What a Pod says about the record that names it. */
+export type Finding =
+  | { readonly kind: 'fine' }
+  | { readonly kind: 'lost'; readonly loss: PodLoss }
+  | { readonly kind: 'restarted'; readonly id: string; readonly restarts: number };
+
+/** settled = nothing more to find out now · lost = written by this very call · again = somebody is at work on it, or the cluster did not answer. */
+export type Look = 'settled' | 'lost' | 'again';
+
+/** Pure, so that every worker finds the same. `pod` is what has the record's UID; undefined = it was looked for and is gone. */
+export function findingOf(
+  record: InstanceRecord,
+  recorded: PodRecord,
+  pod: V1Pod | undefined,
+  events: Parameters<typeof podLoss>[2],
+): Finding {
+  if (pod === undefined) return { kind: 'lost', loss: goneLoss(recorded, events) };
+  const loss = podLoss(pod, recorded.main?.name ?? '', events);
+  // An app that ran to its end is no loss: its exit code is its result.
+  const finished =
+    record.app !== '' && loss !== undefined && pod.metadata?.deletionTimestamp === undefined && loss.code === 'exit_early';
+  if (loss !== undefined) return finished ? { kind: 'fine' } : { kind: 'lost', loss };
+  if (recorded.main === undefined) return { kind: 'fine' };
+  const { id, restarts } = startOf(pod, recorded.main.name);
+  return id === '' || id === recorded.main.id ? { kind: 'fine' } : { kind: 'restarted', id, restarts };
+}
+
+interface Parts {
+  readonly inventory: Inventory;
+  readonly log: Log;
+}
+
+/**
+ * Compares one record with its Pod and writes down what became of it. Only a `ready` record is judged: of any other state a
+ * job takes care, which looks itself. A launch that is about to be ready is looked at again, for its job may have looked
+ * at the Pod for the last time just before the Pod was lost.
+ */
+export async function lookAfter(parts: Parts, cluster: Cluster, hash: string): Promise<Look> {
+  const record = await parts.inventory.readByHash(hash);
+  const recorded = record?.pod;
+  if (record === undefined || !recorded || record.cluster !== cluster.name || record.namespace !== cluster.namespace)
+    return 'settled';
+  if (record.state === 'launching') return looksAlive(cluster, recorded) ? 'settled' : 'again';
+  if (record.state !== 'ready') return 'settled';
+  const finding = await find(cluster, record, recorded);
+  if (finding.kind === 'fine') return 'settled';
+  return writeDown(parts, record, finding);
+}
+
+function looksAlive(cluster: Cluster, recorded: PodRecord): boolean {
+  const pod = cluster.pods.get(recorded.name);
+  return pod?.metadata?.uid === recorded.uid && !isOver(pod);
+}
+
+/** The watch may lag behind a Pod that was just made: that one is gone is only believed from a GET (I20). */
+async function find(cluster: Cluster, record: InstanceRecord, recorded: PodRecord): Promise<Finding> {
+  const name = podName(record.hash);
+  const cached = cluster.pods.get(name);
+  const found =
+    cached?.metadata?.uid === recorded.uid
+      ? cached
+      : await cluster.read('pods', name, { signal: AbortSignal.timeout(10_000), instance: name });
+  const exact = found?.metadata?.uid === recorded.uid ? found : undefined;
+  return findingOf(record, recorded, exact, cluster.pods.eventsOf(recorded.uid));
+}
+
+/** Under the instance's lease and on what is read again under it: of many workers that see a loss, one writes it. */
+async function writeDown(
+  { inventory, log }: Parts,
+  seen: InstanceRecord,
+  finding: Exclude<Finding, { kind: 'fine' }>,
+): Promise<Look> {
+  const lease = await inventory.tryLease(seen.hash);
+  if (lease === undefined) return 'again';
+  try {
+    const record = await inventory.readByHash(seen.hash);
+    if (record?.state !== 'ready' || record.pod === null || record.pod.uid !== seen.pod?.uid) return 'settled';
+    const write =
+      finding.kind === 'lost'
+        ? lossWrite(record, finding.loss, await inventory.now())
+        : restartWrite(record, record.pod, finding);
+    await inventory.write(lease, { ...write, release: true, wake: [instanceKey(record)] });
+    if (finding.kind !== 'lost') return 'settled';
+    log.warn({ instance: record.hash, code: finding.loss.code }, 'instance lost');
+    return 'lost';
+  } catch (error) {
+    const { code } = asWindlassError(error);
+    if (code === 'superseded' || code === 'lease_lost') return 'again';
+    throw error;
+  } finally {
+    await lease.release();
+  }
+}
+
+/** An agent whose container was started anew is idle, which is no failure: whoever uses it next sets it up again. */
+function restartWrite(record: InstanceRecord, pod: PodRecord, { id, restarts }: { id: string; restarts: number }): WriteOptions {
+  const agent = record.agent === null ? null : { ...record.agent, state: 'idle' };
+  return { set: { restartCount: restarts, agent, pod: { ...pod, main: { name: pod.main?.name ?? '', id } } } };
+}

@@ -1,0 +1,38 @@
+import type { Inventory, LaunchAnswer, LaunchIntent } from '../inventory/port.ts';
+import type { InstanceRecord } from '../inventory/types.ts';
+import { launchAttempts } from '../jobs/catalog.ts';
+
+/** Seconds for a run that nobody gave a deadline: as long as the longest budget of a profile by default. */
+const defaultDeadlineSeconds = 1800;
+
+/** A new run of what the record holds: nothing is validated again, so that a profile that is gone blocks no reconnect. */
+export function askReconnect(inventory: Pick<Inventory, 'intendLaunch'>, record: InstanceRecord): Promise<LaunchAnswer> {
+  return inventory.intendLaunch({ ...intentOf(record), sealedEnv: '', reconnect: true });
+}
+
+/** A new generation of a failed instance, with the same request and the secrets that were sealed for it. */
+export function askRetry(
+  inventory: Pick<Inventory, 'intendLaunch'>,
+  record: InstanceRecord,
+  sealedEnv: string,
+): Promise<LaunchAnswer> {
+  return inventory.intendLaunch({ ...intentOf(record), sealedEnv });
+}
+
+/** What a record was asked with; its sealed secrets are kept apart. */
+function intentOf(record: InstanceRecord): Omit<LaunchIntent, 'sealedEnv'> {
+  const { payload, requestHash } = record.request;
+  return {
+    instanceId: record.instanceId,
+    owner: record.owner,
+    payload,
+    requestHash,
+    cluster: record.cluster,
+    profile: record.profile,
+    app: record.app,
+    deadlineSeconds: Number(payload.deadlineSeconds ?? defaultDeadlineSeconds),
+    attempts: launchAttempts,
+    lifetime: record.lifetime ?? {},
+    limits: record.limits,
+  };
+}
