@@ -1,5 +1,7 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { InstanceEvent, InstanceRecord } from '../../src/inventory/types.ts';
+import type { EffectMessage } from '../../src/effects.ts';
+import type { InstanceEvent, InstanceRecord, StageRecord } from '../../src/inventory/types.ts';
 import { createClusters } from '../../src/kubernetes/clusters.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { createWorld, type World, type WorldOptions } from '../support/world.ts';
@@ -54,6 +56,22 @@ const close = async () => {
   await cluster.close();
 };
 const lost = async (id: string) => (await world.until(id, (record) => record?.state === 'lost')) as InstanceRecord;
+
+/** Kills the agent from inside, as an OOM would; `reboot` empties the memory volume first, as a node that starts anew does. */
+const killAgent = async (id: string, reboot = false) => {
+  const wipe = reboot ? 'rm -rf "${WINDLASS_RUN_DIR:-/run/windlass}"/*; ' : '';
+  await expect(world.exec(id, ['/bin/sh', '-c', `${wipe}kill -9 $PPID`])).rejects.toMatchObject({ code: 'exec_lost' });
+};
+const restarted = (id: string) => world.until(id, (record) => record?.restartCount === 1) as Promise<InstanceRecord>;
+/** A ready instance stays ready meanwhile: its last stage tells that the run is over. */
+const reconnected = async (id: string): Promise<InstanceRecord> => {
+  await world.operator.producer.reconnect(id);
+  const over = ({ name, state }: StageRecord) => name === 'ready' && state === 'done';
+  return (await world.until(
+    id,
+    (record) => record?.state === 'ready' && record.run > 1 && record.stages.some(over),
+  )) as InstanceRecord;
+};
 
 describe('an instance whose Pod is lost', () => {
   beforeEach(async () => {
@@ -155,3 +173,86 @@ describe('an instance whose Pod is lost', () => {
     expect(await world.leftovers()).toEqual([]);
   });
 });
+
+describe('a reconnect of a ready instance', () => {
+  beforeEach(async () => {
+    world = await open();
+    await world.worker();
+  });
+  afterEach(close);
+
+  it('finds the exact Pod as it was left: no exec, no create, the same token, no younger', async () => {
+    const record = await launch('whole');
+    const secrets = await world.operator.inventory.secrets(record.hash);
+    const effects = recordEffects();
+    const after = await reconnected('whole');
+    const seen = effects.stop();
+    expect(seen.filter((name) => /^kube\.(exec|create|delete|patch)|^agent\.handshake/.test(name))).toEqual([]);
+    expect(after).toMatchObject({ run: 2, pod: record.pod, expiresAt: record.expiresAt, readyAt: record.readyAt, rebuilds: 0 });
+    expect(await world.operator.inventory.secrets(record.hash)).toMatchObject({ agentToken: secrets.agentToken });
+    expect(await events('whole', 'reconnected')).toMatchObject([{ how: 'kept', run: 2 }]);
+    expect(await events('whole', 'lost')).toEqual([]);
+    expect((await world.exec('whole', ['echo', 'hi'])).stdout).toBe('hi\n');
+  });
+
+  it('C51 a container that was restarted is noted without a run, and the next use sets its agent up again', async () => {
+    const record = await launch('restarted');
+    await killAgent('restarted');
+    const noted = await restarted('restarted');
+    expect(noted).toMatchObject({ state: 'ready', run: 1, agent: { state: 'idle' }, pod: { uid: record.pod?.uid } });
+    expect((await world.exec('restarted', ['echo', 'again'])).stdout).toBe('again\n');
+    const used = await world.operator.inventory.read('restarted');
+    expect(used).toMatchObject({ state: 'ready', agent: { state: 'healthy' } });
+    expect(await events('restarted', 'reconnected')).toMatchObject([{ how: 'restarted', run: 1 }]);
+  });
+
+  it('a restarted container is worked with again in the same Pod', async () => {
+    const record = await launch('again', { secretEnv: { SECRET: 'kept-value' } });
+    await killAgent('again');
+    await restarted('again');
+    const after = await reconnected('again');
+    expect(after).toMatchObject({ restartCount: 1, rebuilds: 0, agent: { state: 'healthy' }, pod: { uid: record.pod?.uid } });
+    expect(await events('again', 'reconnected')).toMatchObject([{ how: 'restarted', run: 2 }]);
+    expect((await world.exec('again', ['/bin/sh', '-c', 'printf %s "$SECRET"'])).stdout).toBe('kept-value');
+  });
+
+  it('a Pod without its start marker (node reboot) is bootstrapped again, with its secrets', async () => {
+    const request = { secretEnv: { SECRET: 'kept-value' }, prepare: 'echo x >> prepared' };
+    const record = await launch('rebooted', request);
+    await killAgent('rebooted', true);
+    await restarted('rebooted');
+    const after = await reconnected('rebooted');
+    expect(after).toMatchObject({ restartCount: 1, rebuilds: 0, agent: { state: 'healthy' }, pod: { uid: record.pod?.uid } });
+    const output = await world.exec('rebooted', ['/bin/sh', '-c', 'printf %s "$SECRET"; cat prepared']);
+    // Prepared once: the workspace remembers.
+    expect(output.stdout).toBe('kept-valuex\n');
+  });
+
+  it('that meets a loss which the watch could not write yet rebuilds in the same run; whoever is first writes it, once', async () => {
+    const record = await launch('raced');
+    // Held by somebody else while the Pod goes: neither the watch nor the run can write before the other may.
+    const lease = await world.operator.inventory.tryLease(record.hash);
+    await deletePod(record);
+    await world.operator.producer.reconnect('raced');
+    await lease?.release();
+    const after = await world.until('raced', (current) => current?.rebuilds === 1 && current.state === 'ready');
+    expect(after?.pod?.uid).not.toBe(record.pod?.uid);
+    expect(await events('raced', 'lost')).toHaveLength(1);
+  });
+});
+
+/** Names of the side effects of this process, finished or not. */
+function recordEffects(): { stop(): string[] } {
+  const names: string[] = [];
+  const listener = (message: unknown) => {
+    const { phase, name } = message as EffectMessage;
+    if (phase === 'before') names.push(name);
+  };
+  subscribe('windlass:effect', listener);
+  return {
+    stop() {
+      unsubscribe('windlass:effect', listener);
+      return names;
+    },
+  };
+}

@@ -29,6 +29,7 @@ const record: InstanceRecord = {
   workspace: { mode: 'managed_pvc', claimName: 'windlass-0-workspace', claimUid: 'c', created: true, createdByGeneration: 7 },
   agent: null,
   restartCount: 2,
+  rebuilds: 0,
   exitCode: null,
   stages: [
     { name: 'workspace', state: 'done', checkpoint: 'pvc_admitted', startedAt: 1000, durationMs: 57 },
