@@ -36,13 +36,20 @@ export async function createOrAdopt<K extends OwnedKind>(context: StageContext, 
     const object = await context.cluster.create(plan.kind, plan.wanted, { signal: context.stageSignal, instance: intent.name });
     return await keep(context, plan, object);
   } catch (error) {
-    return await afterFailedCreate(context, plan, error);
+    return await afterFailedCreate(context, plan, error, intent.open);
   }
 }
 
-async function afterFailedCreate<K extends OwnedKind>(context: StageContext, plan: Plan<K>, error: unknown): Promise<Created<K>> {
+async function afterFailedCreate<K extends OwnedKind>(
+  context: StageContext,
+  plan: Plan<K>,
+  error: unknown,
+  openBefore: boolean,
+): Promise<Created<K>> {
   const intent = intentOf(context.record(), plan.kind);
   if (isAlreadyExists(error)) {
+    // A sure answer: this send made nothing. What an earlier one may still make is waited for.
+    if (!openBefore) await context.save({ set: withIntent(context.record(), { ...intent, open: false }) });
     const found = await lookUp(context, plan);
     if (found) return found;
     throw new WindlassError('conflict', `${intent.name} was there a moment ago and is gone now.`, { cause: error });
