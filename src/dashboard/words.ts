@@ -27,6 +27,8 @@ const sentences: Readonly<Record<string, (event: InstanceEvent) => string>> = {
   retrying: (event) => `tries again${event.code ? ` after ${text(event.code)}` : ''}`,
   ready: () => 'ready',
   failed: (event) => `failed${event.code ? ` (${text(event.code)})` : ''}${event.message ? `: ${text(event.message)}` : ''}`,
+  lost: (event) => `lost${event.code ? ` (${text(event.code)})` : ''}${event.message ? `: ${text(event.message)}` : ''}`,
+  reconnected: (event) => `reconnected; the Pod was ${text(event.how)}`,
   superseded: () => 'a newer request took over',
   rolling_back: (event) => `rolling back${event.code ? ` after ${text(event.code)}` : ''}`,
   rolled_back: () => 'rolled back',

@@ -104,6 +104,18 @@ describe('launch', { timeout }, () => {
     expect(other.exitCode).toBe(1);
   });
 
+  it('retry refuses what has not failed; reconnect of a launch that nobody took up yet is that launch', async () => {
+    const launched = await run(['launch', '--set', 'profile=node', '--set', 'instanceId=early']);
+    const refused = await run(['retry', 'early']);
+    expect(refused.json().error).toMatchObject({ code: 'instance_conflict' });
+    expect(refused.exitCode).toBe(1);
+    const again = await run(['reconnect', 'early']);
+    expect(again.json()).toEqual({ ...launched.json(), deduplicated: true });
+    expect((await run(['reconnect', 'early', '--timeout', '1'])).exitCode).toBe(2);
+    const waited = await run(['reconnect', 'early', '--wait', '--timeout', '1']);
+    expect(waited.json().error).toMatchObject({ code: 'wait_timeout' });
+  });
+
   it('keeps secrets out of Redis in plain text, however they are given', async () => {
     await writeFile(join(dir, 'secret.txt'), 'from-a-file-5c1d');
     const sealed = await run(
@@ -212,6 +224,8 @@ describe('records', { timeout }, () => {
   it('that are not there end with 3', async () => {
     for (const args of [
       ['get', 'nobody'],
+      ['reconnect', 'nobody'],
+      ['retry', 'nobody'],
       ['teardown', 'nobody'],
       ['events', 'nobody'],
       ['wait', 'nobody', '--for', 'gone'],

@@ -81,6 +81,28 @@ describe('a launch intent', () => {
     expect(record).toMatchObject({ state: 'launching', before: 'lost', stages: [] });
   });
 
+  test('with reconnect keeps the sealed secrets that nobody sent again; a plain one drops them', async () => {
+    const { inventory } = world;
+    await ready(inventory, 'a', { sealedEnv: 'sealed-1' });
+    await intend(inventory, 'a', { reconnect: true });
+    expect(await inventory.secrets(inventory.hashOf('a'))).toEqual({ sealedEnv: 'sealed-1' });
+    await ready(inventory, 'b', { sealedEnv: 'sealed-2' });
+    const lease = await inventory.tryLease(inventory.hashOf('b'));
+    await inventory.write(lease!, { state: 'lost', release: true });
+    await intend(inventory, 'b');
+    expect(await inventory.secrets(inventory.hashOf('b'))).toEqual({});
+  });
+
+  test('counts the rebuilds of a generation anew', async () => {
+    const { inventory } = world;
+    const first = await ready(inventory, 'a');
+    const lease = await inventory.tryLease(inventory.hashOf('a'));
+    await inventory.write(lease!, { state: 'suspended', set: { rebuilds: 1 }, release: true });
+    const second = await intend(inventory, 'a');
+    expect(second.generation).toBeGreaterThan(first.generation);
+    expect((await inventory.read('a'))?.rebuilds).toBe(0);
+  });
+
   test('after a failure is a new generation without the failure', async () => {
     const { inventory } = world;
     const first = await intend(inventory, 'a', { sealedEnv: 'sealed-1' });

@@ -1,0 +1,130 @@
+import type { CoreV1Event, V1Pod } from '@kubernetes/client-node';
+import { describe, expect, it } from 'vitest';
+import type { InstanceRecord, PodRecord } from '../../../src/inventory/types.ts';
+import { findingOf } from '../../../src/jobs/lost.ts';
+import { howResumed, rebuilds, resumes } from '../../../src/jobs/resume.ts';
+
+const recorded: PodRecord = {
+  name: 'windlass-x',
+  uid: 'u1',
+  node: 'n1',
+  ip: '',
+  createdByGeneration: 7,
+  main: { name: 'agent', id: 'containerd://1' },
+};
+const record = (fields: Partial<InstanceRecord> = {}): InstanceRecord =>
+  ({
+    state: 'ready',
+    before: 'requested',
+    generation: 7,
+    run: 2,
+    app: '',
+    creates: {},
+    stages: [],
+    pod: recorded,
+    ...fields,
+  }) as InstanceRecord;
+
+const running = (more: { id?: string; restarts?: number; status?: object; deleting?: boolean } = {}): V1Pod => ({
+  metadata: { name: 'windlass-x', uid: 'u1', ...(more.deleting ? { deletionTimestamp: new Date(0) } : {}) },
+  spec: { nodeName: 'n1', containers: [{ name: 'agent' }] },
+  status: {
+    phase: 'Running',
+    containerStatuses: [
+      {
+        name: 'agent',
+        image: '',
+        imageID: '',
+        ready: true,
+        restartCount: more.restarts ?? 0,
+        containerID: more.id ?? 'containerd://1',
+        state: { running: {} },
+      },
+    ],
+    ...more.status,
+  },
+});
+const disrupted = (reason: string) => ({ conditions: [{ type: 'DisruptionTarget', status: 'True', reason }] });
+const finding = (pod: V1Pod | undefined, of = record(), events: CoreV1Event[] = []) => findingOf(of, recorded, pod, events);
+
+describe('what a Pod says about the ready record that names it', () => {
+  it.each<[string, V1Pod | undefined, string | undefined]>([
+    ['runs as it was left', running(), undefined],
+    ['is not there', undefined, 'pod_disrupted'],
+    ['is being deleted', running({ deleting: true }), 'pod_disrupted'],
+    ['was evicted', running({ status: { phase: 'Failed', reason: 'Evicted', message: 'low on memory' } }), 'pod_disrupted'],
+    ['is of a node that does not answer', running({ status: { reason: 'NodeLost' } }), 'node_lost'],
+    ['is in phase Unknown', running({ status: { phase: 'Unknown' } }), 'node_lost'],
+    ['is deleted by the taint manager', running({ deleting: true, status: disrupted('DeletionByTaintManager') }), 'node_lost'],
+    [
+      'is only announced to be disrupted, which may be taken back',
+      running({ status: disrupted('EvictionByEvictionAPI') }),
+      undefined,
+    ],
+    ['is not ready at the moment', running({ status: { conditions: [{ type: 'Ready', status: 'False' }] } }), undefined],
+  ])('that %s', (_what, pod, code) => {
+    const found = finding(pod);
+    expect(found.kind === 'lost' ? found.loss.code : undefined).toBe(code);
+    expect(found.kind).toBe(code === undefined ? 'fine' : 'lost');
+  });
+
+  it('C51 that ended as a whole out of memory is lost with that code and the limit behind it', () => {
+    const terminated = { exitCode: 137, reason: 'OOMKilled', finishedAt: new Date(1000), startedAt: new Date(0) };
+    const status = {
+      phase: 'Failed',
+      containerStatuses: [{ name: 'agent', image: '', imageID: '', ready: false, restartCount: 0, state: { terminated } }],
+    };
+    const found = finding(running({ status }));
+    expect(found).toMatchObject({ kind: 'lost', loss: { code: 'oom_killed' } });
+  });
+
+  it('C50 that is gone is told with what the cluster said of it last', () => {
+    const event = { reason: 'Preempted', message: 'by another\u001b[31m Pod', metadata: {}, involvedObject: {} } as CoreV1Event;
+    const found = finding(undefined, record(), [event]);
+    expect(found).toMatchObject({
+      kind: 'lost',
+      loss: { evidence: { uid: 'u1', node: 'n1', events: [{ reason: 'Preempted' }] } },
+    });
+    expect(JSON.stringify(found)).not.toContain('\\u001b');
+  });
+
+  it('another start of its container is a restart, also when the kubelet lost count', () => {
+    expect(finding(running({ id: 'containerd://2', restarts: 1 }))).toEqual({
+      kind: 'restarted',
+      id: 'containerd://2',
+      restarts: 1,
+    });
+    expect(finding(running({ id: 'containerd://2' }))).toMatchObject({ kind: 'restarted', restarts: 0 });
+  });
+
+  it('an app that ran to its end is no loss; one whose Pod was taken away is', () => {
+    const app = record({ app: 'job' });
+    expect(finding(running({ status: { phase: 'Succeeded' } }), app).kind).toBe('fine');
+    expect(finding(running({ status: { phase: 'Failed', reason: 'Evicted' } }), app).kind).toBe('lost');
+  });
+});
+
+describe('a run', () => {
+  it.each<[string, Partial<InstanceRecord>, boolean]>([
+    ['a first launch', { state: 'launching', before: 'requested' }, false],
+    ['a launch on a kept workspace', { state: 'launching', before: 'suspended' }, false],
+    ['a suspended instance that was lost once', { state: 'suspended', before: 'lost' }, false],
+    ['a ready instance', { state: 'ready' }, true],
+    ['a lost one', { state: 'lost' }, true],
+    ['a lost one under way', { state: 'launching', before: 'lost' }, true],
+    ['a lost one on its way back', { state: 'rolling_back', before: 'lost' }, true],
+  ])('on %s resumes: %s', (_what, fields, expected) => {
+    expect(resumes(record(fields))).toBe(expected);
+  });
+
+  it('rebuilds only with a create intent of its own: an earlier rebuild is what it found', () => {
+    const pods = { kind: 'pods', name: 'p', nonce: 'n', generation: 7, sentAt: 1, open: false } as const;
+    const stages = [{ name: 'pod', state: 'done', checkpoint: 'pod_kept' }] as const;
+    expect(rebuilds(record({ creates: { pods } }))).toBe(false);
+    expect(rebuilds(record({ run: 3, creates: { pods: { ...pods, run: 2 } } }))).toBe(false);
+    expect(rebuilds(record({ creates: { pods: { ...pods, run: 2 } } }))).toBe(true);
+    expect(howResumed(record({ creates: { pods: { ...pods, run: 2 } }, stages }))).toBe('rebuilt');
+    expect(howResumed(record({ stages }))).toBe('kept');
+    expect(howResumed(record({ stages: [{ name: 'pod', state: 'done', checkpoint: 'pod_restarted' }] }))).toBe('restarted');
+  });
+});
