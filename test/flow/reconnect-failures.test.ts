@@ -1,3 +1,4 @@
+import { CoreV1Api, KubeConfig } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { InstanceRecord } from '../../src/inventory/types.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
@@ -23,6 +24,12 @@ afterEach(async () => {
   await removePods(world);
   await world.stop();
 });
+
+const kubeApi = () => {
+  const config = new KubeConfig();
+  config.loadFromFile(embedded.kubeconfig);
+  return config.makeApiClient(CoreV1Api);
+};
 
 /** Writes to a record as a sweep would. */
 const write = async (record: InstanceRecord, options: Parameters<World['operator']['inventory']['write']>[1]) => {
@@ -130,6 +137,29 @@ describe('a reconnect that fails', () => {
     expect((await world.leftovers()).filter((name) => name.startsWith('pods/'))).toHaveLength(1);
     await steps.deletePod(record, 0);
     expect(await world.until('stuck', (current) => current?.state === 'ready')).toMatchObject({ rebuilds: 1 });
+  });
+});
+
+describe('recovery.forceDeleteOnNodeLoss', () => {
+  it('C28 lets a Pod of a lost node, and only such a one, be removed by force so that the rebuild can go on', async () => {
+    await open({ recovery: { forceDeleteOnNodeLoss: true } }, { image: 'fault.local/stuck-terminating' });
+    const record = await steps.launch('nodeless');
+    const api = kubeApi();
+    const name = record.pod?.name ?? '';
+    await steps.deletePod(record);
+    const taint = { type: 'DisruptionTarget', status: 'True', reason: 'DeletionByTaintManager', lastTransitionTime: new Date() };
+    const { status } = await api.readNamespacedPod({ name, namespace: 'default' });
+    const conditions = [...(status?.conditions ?? []), taint];
+    await api.patchNamespacedPodStatus({
+      name,
+      namespace: 'default',
+      body: [{ op: 'replace', path: '/status/conditions', value: conditions }],
+    });
+    await steps.lost('nodeless');
+    await world.operator.producer.reconnect('nodeless');
+    const after = await world.until('nodeless', (current) => current?.state === 'ready');
+    expect(after).toMatchObject({ rebuilds: 1, workspace: { claimUid: record.workspace?.claimUid } });
+    expect(after?.pod?.uid).not.toBe(record.pod?.uid);
   });
 });
 
