@@ -9,6 +9,8 @@ const project = (name: string, include: string[], seconds: number) => ({
     environment: 'node' as const,
     testTimeout: seconds * 1000,
     hookTimeout: Math.max(seconds, 30) * 1000,
+    // The conformance suite is in two projects: here it learns which Kubernetes it runs on.
+    provide: { kubernetes: name === 'cluster' ? ('real' as const) : ('embedded' as const) },
   },
 });
 
@@ -21,7 +23,7 @@ export default defineConfig({
       project('unit', ['test/unit/**/*.test.ts'], 10),
       project('redis', ['test/redis/**/*.test.ts'], 30),
       project('flow', ['test/flow/**/*.test.ts', 'test/conformance/**/*.test.ts'], 90),
-      project('cluster', ['test/cluster/**/*.test.ts'], 240),
+      project('cluster', ['test/cluster/**/*.test.ts', 'test/conformance/**/*.test.ts'], 240),
     ],
   },
 });

@@ -68,7 +68,8 @@ async function open(options: LocalClusterOptions, startNode: StartNode, closers:
   const audit = openAuditLog(options.auditLog, log);
   closers.push(audit.close);
 
-  const store = createStore({ now: () => Date.now() + faults.skewMs() });
+  const { historySize = 4096 } = options;
+  const store = createStore({ now: () => Date.now() + faults.skewMs(), historySize });
   const hidden = trackBirths(store);
   closers.push(startControllers(store, credentials.certificate, log));
   seed(store);

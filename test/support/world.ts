@@ -178,7 +178,9 @@ async function spawnWorker(loaded: LoadedConfig, env: Record<string, string>): P
 
 let building: Promise<void> | undefined;
 function built(): Promise<void> {
-  building ??= import(pathToFileURL(join(root, 'scripts/build.mjs')).href).then((module: { build(): Promise<void> }) => module.build());
+  building ??= import(pathToFileURL(join(root, 'scripts/build.mjs')).href).then((module: { build(): Promise<void> }) =>
+    module.build(),
+  );
   return building;
 }
 

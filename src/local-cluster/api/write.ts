@@ -98,9 +98,8 @@ export function createObject(context: ApiContext, target: Target, body: unknown,
   checkPolicies(store, resource, object, options.warn);
   for (const field of unimplementedFields(object)) options.warn(`${field} is not implemented by the embedded cluster`);
   checkQuotas(store, resource, object, resources);
-  if (store.get(resource.resource, object.metadata.namespace, object.metadata.name)) {
-    throw alreadyExists(resource, object.metadata.name);
-  }
+  const taken = store.get(resource.resource, object.metadata.namespace, object.metadata.name);
+  if (taken) throw alreadyExists(resource, object.metadata.name, taken.metadata.deletionTimestamp !== undefined);
   return options.dryRun ? dryRunCopy(context, object) : store.create(resource.resource, object);
 }
 

@@ -243,17 +243,15 @@ export class PodWorker {
     }
   }
 
-  /** Finalizers of others keep the object; the grace of 0 says that the node is done with it. */
+  /** The grace of 0 says that the node is done with it; the finalizers of others keep the object all the same. */
   #remove(): void {
     const { namespace, name, uid, finalizers } = this.#pod.metadata;
     const { store } = this.#options;
+    const release = (draft: KubeObject) => {
+      draft.metadata.deletionGracePeriodSeconds = 0;
+    };
+    store.update('pods', namespace, name, release, uid);
     if ((finalizers ?? []).length === 0) store.remove('pods', namespace, name, uid);
-    else {
-      const release = (draft: KubeObject) => {
-        draft.metadata.deletionGracePeriodSeconds = 0;
-      };
-      store.update('pods', namespace, name, release, uid);
-    }
   }
 
   async #watchActiveDeadline(): Promise<void> {
