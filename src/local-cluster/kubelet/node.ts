@@ -2,6 +2,7 @@ import { copyFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { NodeRuntime, Store, StoreEvent } from '../types.ts';
+import { unimplementedFields } from '../unimplemented.ts';
 import { takeDataFolder } from './data-folder.ts';
 import { createRecorder, type Recorder } from './events.ts';
 import { startHostSupervisor } from './host-supervisor.ts';
@@ -116,6 +117,11 @@ function createPodReaction(options: PodReactionOptions): (event: StoreEvent) => 
   return ({ type, object }) => {
     const pod = object as Pod;
     const worker = workers.get(pod.metadata.uid);
+    const ignored = type === 'ADDED' ? unimplementedFields(pod) : [];
+    if (ignored.length > 0) {
+      const message = `not implemented by the embedded cluster: ${ignored.join(', ')}`;
+      options.record(pod, 'kubelet', { type: 'Warning', reason: 'FieldNotImplemented', message });
+    }
     if (type === 'DELETED') {
       retry();
       if (worker !== undefined) void worker.abandon().finally(() => workers.delete(pod.metadata.uid));

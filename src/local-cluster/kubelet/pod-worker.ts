@@ -8,10 +8,9 @@ import type { Isolation, PodIsolation, PodPlace } from './isolation.ts';
 import type { PodContext, Role } from './pod-context.ts';
 import { PodSandbox } from './pod-sandbox.ts';
 import { kubeTime, type NewCondition, nodeName, type Pod } from './pod-types.ts';
-import { PodVolumes } from './pod-volumes.ts';
+import { attachDelayMs, PodVolumes } from './pod-volumes.ts';
 import { buildStatus } from './status.ts';
 import { pause, untilAborted } from './timing.ts';
-import { unimplementedFields } from './unimplemented.ts';
 
 export interface WorkerOptions {
   readonly store: Store;
@@ -90,11 +89,6 @@ export class PodWorker {
 
   start(): void {
     this.#publishSoon();
-    const ignored = unimplementedFields(this.#pod.spec);
-    if (ignored.length > 0) {
-      const message = `The embedded cluster does not implement ${ignored.join(', ')}`;
-      this.#context.record({ type: 'Warning', reason: 'FieldNotImplemented', message });
-    }
     this.#work = this.#live().catch((error: unknown) => this.#failed(error));
     void this.#work.then(() => this.#settled()).catch((error: unknown) => this.#failed(error));
     void this.#watchActiveDeadline();
@@ -175,6 +169,7 @@ export class PodWorker {
 
   async #live(): Promise<void> {
     mkdirSync(this.#options.folder, { recursive: true });
+    await pause(attachDelayMs(this.#options.store, this.#pod), this.#stopping.signal);
     await this.#setUpVolumes();
     await this.#sandbox.open();
     for (const container of this.containers) {
