@@ -19,6 +19,8 @@ const programs = ['supervisor.mjs', 'supervisor-pipes.mjs'] as const;
 
 export interface NodeOptions {
   readonly store: Store;
+  /** Until then the node makes its processes ready, but reads and writes nothing. */
+  readonly seeded?: Promise<unknown>;
   /** Where Pods' and claims' folders live; made when it is not there. */
   readonly dataDir: string;
   /** Image name → folder whose content is its toolbox. */
@@ -42,6 +44,13 @@ export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
   const host = await startHostSupervisor(supervisor, dataDir, [join(dataDir, 'pods'), claims]);
   const isolation = await chooseIsolation({ sandbox: options.sandbox, dataDir, supervisor, host });
   if (isolation.mode.kind === 'path') log(`Pods run without a sandbox (${isolation.mode.reason})`);
+  try {
+    await options.seeded;
+  } catch (error) {
+    await isolation.close();
+    await host.close();
+    throw error;
+  }
   registerNode(store, isolation.mode.kind === 'sandbox' ? 'bubblewrap://1' : 'process://1');
 
   const workers = new Map<string, PodWorker>();
