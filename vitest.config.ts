@@ -10,6 +10,8 @@ const project = (name: string, include: string[], seconds: number, build: string
     testTimeout: seconds * 1000,
     hookTimeout: Math.max(seconds, 30) * 1000,
     globalSetup: [`test/support/${build}.mjs`],
+    // The conformance suite is in two projects: here it learns which Kubernetes it runs on.
+    provide: { kubernetes: name === 'cluster' ? ('real' as const) : ('embedded' as const) },
   },
 });
 
@@ -21,7 +23,7 @@ export default defineConfig({
       project('unit', ['test/unit/**/*.test.ts'], 10, 'build-agent'),
       project('redis', ['test/redis/**/*.test.ts'], 30, 'build-agent'),
       project('flow', ['test/flow/**/*.test.ts', 'test/conformance/**/*.test.ts'], 90, 'build-all'),
-      project('cluster', ['test/cluster/**/*.test.ts'], 240, 'build-all'),
+      project('cluster', ['test/cluster/**/*.test.ts', 'test/conformance/**/*.test.ts'], 240, 'build-all'),
     ],
   },
 });

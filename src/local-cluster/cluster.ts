@@ -2,11 +2,10 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startApiServer } from './api/server.ts';
 import { openAuditLog } from './audit.ts';
 import { startControllers } from './controllers.ts';
 import { type Credentials, makeCredentials, removeKubeconfig, writeKubeconfig } from './credentials.ts';
-import { loadFaults } from './faults.ts';
+import type { Faults } from './faults.ts';
 import { seed } from './seed.ts';
 import { type ClusterStore, createStore } from './store.ts';
 import type { LocalCluster, LocalClusterOptions, NodeRuntime, Store } from './types.ts';
@@ -15,6 +14,8 @@ type Close = () => Promise<void> | void;
 
 export interface NodeOptions {
   readonly store: Store;
+  /** Until then the node makes its processes ready, but reads and writes nothing. */
+  readonly seeded?: Promise<unknown>;
   readonly dataDir: string;
   readonly images: Readonly<Record<string, string>>;
   readonly sandbox: 'auto' | 'none';
@@ -57,26 +58,52 @@ async function closeAll(steps: readonly Close[]): Promise<void> {
   if (errors.length > 0) throw new AggregateError(errors, 'the embedded cluster did not close cleanly');
 }
 
+async function prepare(store: ClusterStore, log: (message: string) => void, closers: Close[]): Promise<Credentials> {
+  const [credentials] = await Promise.all([makeCredentials(), import('./api/server.ts')]);
+  closers.push(startControllers(store, credentials.certificate, log));
+  seed(store);
+  return credentials;
+}
+
+/** Waits for both even when one fails: a node that has started must be closed again. */
+async function bothOf(
+  starting: Promise<NodeRuntime>,
+  prepared: Promise<Credentials>,
+  closers: Close[],
+): Promise<[NodeRuntime, Credentials]> {
+  const [node, credentials] = await Promise.allSettled([starting, prepared]);
+  if (node.status === 'fulfilled') closers.push(() => node.value.close());
+  if (node.status === 'rejected') throw node.reason;
+  if (credentials.status === 'rejected') throw credentials.reason;
+  return [node.value, credentials.value];
+}
+
+/** Only a faults file needs the library that checks it, which takes longer to load than the rest. */
+async function openFaults({ faults }: LocalClusterOptions, log: (message: string) => void): Promise<Faults> {
+  if (faults !== undefined) return (await import('./faults.ts')).loadFaults(faults, log);
+  return { match: () => [], skewMs: () => 0, onChange: () => () => false, close: () => undefined };
+}
+
 async function open(options: LocalClusterOptions, startNode: StartNode, closers: Close[]): Promise<LocalCluster> {
   const log = options.log ?? (() => undefined);
-  const faults = loadFaults(options.faults, log);
+  const faults = await openFaults(options, log);
   closers.push(faults.close);
-  const credentials = await makeCredentials();
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), `windlass-local-${process.pid}-`)));
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
   closers.push(() => rm(dataDir, { recursive: true, force: true, maxRetries: 5 }));
   const audit = openAuditLog(options.auditLog, log);
   closers.push(audit.close);
 
-  const store = createStore({ now: () => Date.now() + faults.skewMs() });
+  const { historySize = 4096, images = {}, sandbox = 'auto' } = options;
+  const store = createStore({ now: () => Date.now() + faults.skewMs(), historySize });
   const hidden = trackBirths(store);
-  closers.push(startControllers(store, credentials.certificate, log));
-  seed(store);
-  const { images = {}, sandbox = 'auto' } = options;
-  const node = await startNode({ store, dataDir, images, sandbox, log });
-  closers.push(() => node.close());
+  // The node's processes start while this one loads its libraries and makes the certificate: half of the time to /readyz.
+  const prepared = prepare(store, log, closers);
+  const starting = startNode({ store, seeded: prepared, dataDir, images, sandbox, log });
+  const [node, credentials] = await bothOf(starting, prepared, closers);
 
   const context = { store, node, hidden, log };
+  const { startApiServer } = await import('./api/server.ts');
   const server = await startApiServer({ context, faults, audit, ...credentials, port: options.port });
   closers.push(server.close);
   await untilReady(server.port, credentials);

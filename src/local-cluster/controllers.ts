@@ -1,9 +1,7 @@
 import { quotaStatus, usedIn } from './api/quota.ts';
 import { deleteObject } from './api/remove.ts';
 import { resources } from './api/resources.ts';
-import { unimplementedFields } from './api/unimplemented.ts';
 import { followOwners, removeFinalizer } from './gc.ts';
-import { createRecorder } from './kubelet/events.ts';
 import type { ClusterStore } from './store.ts';
 import type { KubeObject, StoreEvent } from './types.ts';
 
@@ -113,15 +111,9 @@ export function startControllers(store: ClusterStore, certificate: string, log: 
     for (const event of due) attempt(() => followOwners(store, event));
     for (const name of touched) attempt(() => settle(store, name));
   };
-  const recordEvent = createRecorder(store);
   const cleaner = setInterval(() => dropOldEvents(store), 60_000).unref();
   const unsubscribe = store.subscribe((event) => {
     const { resource, type, object } = event;
-    const unknown = type === 'ADDED' && resource === 'pods' ? unimplementedFields(object) : [];
-    if (unknown.length > 0) {
-      const message = `not implemented by the embedded cluster: ${unknown.join(', ')}`;
-      recordEvent(object, 'kubelet', { type: 'Warning', reason: 'FieldNotImplemented', message });
-    }
     if (resource === 'namespaces' && type === 'ADDED') furnish(store, object.metadata.name, certificate);
     if (concernsOwners(event)) events.push(event);
     const namespace = resource === 'namespaces' ? object.metadata.name : object.metadata.namespace;

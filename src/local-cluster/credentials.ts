@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { generate } from 'selfsigned';
 import { stringify } from 'yaml';
 
 export interface Credentials {
@@ -12,6 +11,7 @@ export interface Credentials {
 
 /** A certificate for loopback that is its own authority, and a token; both live as long as the cluster. */
 export async function makeCredentials(): Promise<Credentials> {
+  const { generate } = await import('selfsigned');
   const yesterday = new Date(Date.now() - 86_400_000);
   const pair = await generate([{ name: 'commonName', value: 'windlass-local' }], {
     keyType: 'ec',

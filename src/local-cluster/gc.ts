@@ -60,7 +60,7 @@ function collect(store: ClusterStore, resource: string, object: KubeObject): voi
   );
 }
 
-/** `foregroundDeletion` waits for the dependents, `orphan` cuts them loose; both then let the owner go. */
+/** `foregroundDeletion` waits for the dependents that block it, `orphan` cuts them loose; both then let the owner go. */
 function propagate(store: ClusterStore, resource: string, owner: KubeObject): void {
   const { finalizers = [], uid, deletionTimestamp } = owner.metadata;
   if (!deletionTimestamp) return;
@@ -78,7 +78,9 @@ function propagate(store: ClusterStore, resource: string, owner: KubeObject): vo
       const { namespace, name } = object.metadata;
       deleteObject(store, { resource: kind, namespace, name }, { propagationPolicy: 'Foreground' });
     }
-    if (dependentsOf(store, uid).length === 0) removeFinalizer(store, resource, owner, 'foregroundDeletion');
+    const blocks = ({ object }: { object: KubeObject }): boolean =>
+      object.metadata.ownerReferences?.some((one) => one.uid === uid && one.blockOwnerDeletion === true) ?? false;
+    if (!dependentsOf(store, uid).some(blocks)) removeFinalizer(store, resource, owner, 'foregroundDeletion');
   }
 }
 

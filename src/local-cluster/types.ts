@@ -19,7 +19,14 @@ export interface ObjectMeta {
   deletionTimestamp?: string;
   deletionGracePeriodSeconds?: number;
   finalizers?: string[];
-  ownerReferences?: { apiVersion: string; kind: string; name: string; uid: string; controller?: boolean }[];
+  ownerReferences?: {
+    apiVersion: string;
+    kind: string;
+    name: string;
+    uid: string;
+    controller?: boolean;
+    blockOwnerDeletion?: boolean;
+  }[];
   labels?: Record<string, string>;
   annotations?: Record<string, string>;
   generateName?: string;
@@ -123,6 +130,8 @@ export interface LocalClusterOptions {
   readonly dataDir?: string;
   /** `none` = path mode; otherwise the cluster runs a sandbox to see what works. */
   readonly sandbox?: 'auto' | 'none';
+  /** How many changes are kept for watches and further pages (4096 by default); what is older answers 410. */
+  readonly historySize?: number;
   readonly log?: (message: string) => void;
 }
 

@@ -73,7 +73,7 @@ describe('deleting', () => {
   it('follows owner references: background, foreground and orphan', async () => {
     const owned = async (owner: string, name: string) => {
       const { body } = await api.call('POST', configMaps(), { metadata: { name: owner } });
-      const reference = { apiVersion: 'v1', kind: 'ConfigMap', name: owner, uid: body.metadata.uid };
+      const reference = { apiVersion: 'v1', kind: 'ConfigMap', name: owner, uid: body.metadata.uid, blockOwnerDeletion: true };
       await api.call('POST', configMaps(), { metadata: { name, ownerReferences: [reference], finalizers: ['a.b/c'] } });
     };
     const isThere = async (name: string) => (await api.call('GET', `${configMaps()}/${name}`)).code === 200;

@@ -111,6 +111,11 @@ function suite(): void {
     expect(await ok(['get', 'pods', '-l', 'app=web', '--field-selector', 'status.phase=Running', '-o', 'name'])).toBe(
       'pod/web\n',
     );
+    expect(await ok(['get', 'pods', '-o', 'custom-columns=N:.metadata.name,P:.status.phase', '--no-headers'])).toMatch(
+      /^web\s+Running\n$/,
+    );
+    expect(await ok(['get', 'pods', '-o', 'go-template={{range .items}}{{.metadata.name}}{{end}}'])).toBe('web');
+    expect(await ok(['get', 'pods', '-A', '--show-labels'])).toMatch(/default\s+web\s.*app=web/);
     expect(await ok(['get', 'pvc,pv,sc,nodes,ns,svc,events,sa,secrets,quota,leases'])).toContain('persistentvolumeclaim/data');
     expect(JSON.parse(await ok(['get', '--raw', '/version'])).major).toBe('1');
     expect(await ok(['get', 'all'])).toContain('service/web');
@@ -142,7 +147,10 @@ function suite(): void {
 
   it('executes with stdin and passes the exit code on', async () => {
     expect(await ok(['exec', '-i', 'web', '--', 'cat'], 'through stdin')).toBe('through stdin');
-    expect((await run(['exec', 'web', '--', 'sh', '-c', 'echo out; echo err >&2; exit 7'])).code).toBe(7);
+    const ended = await run(['exec', 'web', '--', 'sh', '-c', 'echo out; echo err >&2; exit 7']);
+    expect(ended).toMatchObject({ code: 7, out: 'out\n', err: expect.stringMatching(/^err\n/) });
+    const answered = await run(['exec', '-i', 'web', '-c', 'main', '--', 'sh', '-c', 'wc -c; exit 3'], 'x'.repeat(200_000));
+    expect([answered.code, Number(answered.out)]).toEqual([3, 200_000]);
     expect((await run(['exec', 'missing', '--', 'ls'])).err).toContain('pods "missing" not found');
   });
 
@@ -170,7 +178,30 @@ function suite(): void {
     await ok(['wait', '--for=jsonpath={.status.phase}=Succeeded', 'pod/short', '--timeout=20s']);
     expect(await ok(['logs', '-f', 'short'])).toBe('1\n2\n3\n');
     expect((await run(['logs', '-p', 'web'])).err).toContain('previous terminated container');
+    expect(await ok(['logs', '--tail=1', 'short'])).toBe('3\n');
     await ok(['delete', 'pod', 'short']);
+    await ok(['wait', '--for=delete', 'pod/short', '--timeout=20s']);
+  });
+
+  it('shows logs of one container of several, and of the run before a restart', async () => {
+    const shell = (name: string, script: string, more = '') =>
+      `  - {name: ${name}, image: "busybox:local", command: [sh, -c, "${script}"]${more}}\n`;
+    const once = 'if [ -e /s/ran ]; then echo second; exec sleep 1000; fi; touch /s/ran; echo first; exit 1';
+    const mount = ', volumeMounts: [{name: s, mountPath: /s}]';
+    const body = `apiVersion: v1\nkind: Pod\nmetadata: {name: two}\nspec:\n  terminationGracePeriodSeconds: 0\n  volumes: [{name: s, emptyDir: {}}]\n  containers:\n`;
+    await ok(['create', '-f', '-'], body + shell('again', once, mount) + shell('calm', 'echo calm; exec sleep 1000'));
+    await ok([
+      'wait',
+      '--for=jsonpath={.status.containerStatuses[?(@.name=="again")].restartCount}=1',
+      'pod/two',
+      '--timeout=30s',
+    ]);
+    await ok(['wait', '--for=condition=Ready', 'pod/two', '--timeout=30s']);
+    expect(await ok(['logs', 'two', '-c', 'calm'])).toBe('calm\n');
+    expect(await ok(['logs', 'two', '-c', 'again', '-p'])).toBe('first\n');
+    expect(await ok(['logs', 'two', '-c', 'again'])).toBe('second\n');
+    expect(await ok(['logs', 'two', '--all-containers', '--prefix'])).toContain('[pod/two/calm] calm');
+    await ok(['delete', 'pod', 'two']);
   });
 
   it('describes everything', async () => {

@@ -205,6 +205,23 @@ describe('what a container may use', () => {
     expect(pod.status.containerStatuses[0].state.terminated.exitCode).toBe(9);
   });
 
+  it('holds the volumes of a Pod back while a fault attaches them late', async () => {
+    const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Mi' } }, storageClassName: 'standard' };
+    const annotations = { 'fault.local/attach-ms': '1500' };
+    const metadata = { name: 'late-claim', namespace: 'default', annotations };
+    node.store.create('persistentvolumeclaims', { apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata, spec });
+    const started = performance.now();
+    node.run('attached', forever, {}, { volumes: [{ name: 'v', persistentVolumeClaim: { claimName: 'late-claim' } }] });
+    const scheduled = await node.until('attached', (one) => one.status?.containerStatuses !== undefined);
+    expect(scheduled.status).toMatchObject({
+      phase: 'Pending',
+      containerStatuses: [{ state: { waiting: { reason: 'ContainerCreating' } } }],
+    });
+    expect(condition(scheduled, 'PodReadyToStartContainers')).toBe('False');
+    await node.until('attached', (one) => one.status?.phase === 'Running');
+    expect(performance.now() - started).toBeGreaterThan(1500);
+  });
+
   it('warns of fields that are not acted on', async () => {
     node.run('fields', forever, {}, { volumes: [{ name: 'e', emptyDir: { sizeLimit: '1Gi' } }] });
     expect((await node.event('fields', 'FieldNotImplemented')).message).toContain('spec.volumes[0].emptyDir.sizeLimit');

@@ -91,8 +91,9 @@ export function checkQuotas(store: ClusterStore, resource: Resource, object: Kub
   if (quotas.length === 0) return;
   const used = usedIn(store, namespace, served);
   const asked = usageOf(resource, object);
+  // All quotas are asked for what they demand before any of them counts.
+  if (resource.kind === 'Pod') for (const quota of quotas) checkNamed(resource, object, quota);
   for (const quota of quotas) {
-    if (resource.kind === 'Pod') checkNamed(resource, object, quota);
     const hard: Record<string, string> = quota.spec?.hard ?? {};
     const over = Object.keys(hard)
       .filter((key) => (asked.get(key) ?? 0n) > 0n && (used.get(key) ?? 0n) + asked.get(key)! > (parseQuantity(hard[key]) ?? 0n))

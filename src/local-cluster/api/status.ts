@@ -71,8 +71,10 @@ export const noSuchPath = (): ApiError => new ApiError(404, 'NotFound', 'the ser
 export const methodNotAllowed = (): ApiError =>
   new ApiError(405, 'MethodNotAllowed', 'the server does not allow this method on the requested resource', {});
 
-export const alreadyExists = (of: Named, name: string): ApiError =>
-  new ApiError(409, 'AlreadyExists', `${qualified(of)} "${name}" already exists`, detailsOf(of, name));
+export const alreadyExists = (of: Named, name: string, goes: boolean): ApiError => {
+  const message = `${goes ? 'object is being deleted: ' : ''}${qualified(of)} "${name}" already exists`;
+  return new ApiError(409, 'AlreadyExists', message, detailsOf(of, name));
+};
 
 export const conflict = (of: Named, name: string, why: string): ApiError =>
   new ApiError(409, 'Conflict', `Operation cannot be fulfilled on ${qualified(of)} "${name}": ${why}`, detailsOf(of, name));

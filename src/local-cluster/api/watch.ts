@@ -1,12 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import type { KubeObject, StoreEvent } from '../types.ts';
 import type { ApiContext } from './context.ts';
+import { forbiddenField } from './field-errors.ts';
 import { numberParameter, versionParameter } from './list.ts';
 import type { Form } from './negotiate.ts';
 import { renderObject } from './render.ts';
 import { apiVersionOf, type Resource } from './resources.ts';
 import { type Matcher, matcherOf } from './selectors.ts';
-import { badRequest, expired, type Status } from './status.ts';
+import { expired, invalid, type Status } from './status.ts';
 
 const bookmarkEveryMs = 10_000;
 const defaultTimeoutSeconds = 3600;
@@ -33,12 +34,19 @@ interface Plan {
   readonly markInitialEnd: boolean;
 }
 
+const optionsKind = { resource: 'listoptions', kind: 'ListOptions', group: 'meta.k8s.io' };
+const refusedOption = (why: string) => invalid(optionsKind, '', [forbiddenField('resourceVersionMatch', why)]);
+
 /** What to send first: the state (as ADDED), or the events since a version; undefined when that version is too old. */
 function planOf(context: ApiContext, { resource, namespace, query }: WatchRequest, bookmarks: boolean): Plan | undefined {
   const version = versionParameter(query);
   const asked = query.get('sendInitialEvents');
-  if (asked === 'true' && query.get('resourceVersionMatch') !== 'NotOlderThan') {
-    throw badRequest('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan');
+  const match = query.get('resourceVersionMatch') ?? '';
+  if (asked !== null && match !== 'NotOlderThan') {
+    throw refusedOption('sendInitialEvents requires setting resourceVersionMatch to NotOlderThan');
+  }
+  if (asked === null && match !== '') {
+    throw refusedOption('resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided');
   }
   const fromStart = version === undefined || version === 0;
   const withState = asked === 'true' || (fromStart && asked !== 'false');

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { timestamp } from '../store.ts';
 import type { KubeObject } from '../types.ts';
+import { unimplementedFields } from '../unimplemented.ts';
 import { admitCreate, admitUpdate, checkNamespace, checkPolicies, randomSuffix } from './admission.ts';
 import type { ApiContext, WriteOptions } from './context.ts';
 import { applyDefaults, initialStatus } from './defaults.ts';
@@ -10,7 +11,6 @@ import { applyJsonPatch } from './patch.ts';
 import { checkQuotas } from './quota.ts';
 import { apiVersionOf, type Resource, resources } from './resources.ts';
 import { ApiError, alreadyExists, badRequest, conflict, invalid, notFound } from './status.ts';
-import { unimplementedFields } from './unimplemented.ts';
 import { checkShape, validate } from './validate.ts';
 import { validateMetadataUpdate } from './validate-metadata.ts';
 import { hasBadQuantity } from './validate-pod.ts';
@@ -98,9 +98,8 @@ export function createObject(context: ApiContext, target: Target, body: unknown,
   checkPolicies(store, resource, object, options.warn);
   for (const field of unimplementedFields(object)) options.warn(`${field} is not implemented by the embedded cluster`);
   checkQuotas(store, resource, object, resources);
-  if (store.get(resource.resource, object.metadata.namespace, object.metadata.name)) {
-    throw alreadyExists(resource, object.metadata.name);
-  }
+  const taken = store.get(resource.resource, object.metadata.namespace, object.metadata.name);
+  if (taken) throw alreadyExists(resource, object.metadata.name, taken.metadata.deletionTimestamp !== undefined);
   return options.dryRun ? dryRunCopy(context, object) : store.create(resource.resource, object);
 }
 

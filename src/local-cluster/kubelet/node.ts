@@ -2,6 +2,7 @@ import { copyFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { NodeRuntime, Store, StoreEvent } from '../types.ts';
+import { unimplementedFields } from '../unimplemented.ts';
 import { takeDataFolder } from './data-folder.ts';
 import { createRecorder, type Recorder } from './events.ts';
 import { startHostSupervisor } from './host-supervisor.ts';
@@ -18,6 +19,8 @@ const programs = ['supervisor.mjs', 'supervisor-pipes.mjs'] as const;
 
 export interface NodeOptions {
   readonly store: Store;
+  /** Until then the node makes its processes ready, but reads and writes nothing. */
+  readonly seeded?: Promise<unknown>;
   /** Where Pods' and claims' folders live; made when it is not there. */
   readonly dataDir: string;
   /** Image name → folder whose content is its toolbox. */
@@ -41,6 +44,13 @@ export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
   const host = await startHostSupervisor(supervisor, dataDir, [join(dataDir, 'pods'), claims]);
   const isolation = await chooseIsolation({ sandbox: options.sandbox, dataDir, supervisor, host });
   if (isolation.mode.kind === 'path') log(`Pods run without a sandbox (${isolation.mode.reason})`);
+  try {
+    await options.seeded;
+  } catch (error) {
+    await isolation.close();
+    await host.close();
+    throw error;
+  }
   registerNode(store, isolation.mode.kind === 'sandbox' ? 'bubblewrap://1' : 'process://1');
 
   const workers = new Map<string, PodWorker>();
@@ -116,6 +126,11 @@ function createPodReaction(options: PodReactionOptions): (event: StoreEvent) => 
   return ({ type, object }) => {
     const pod = object as Pod;
     const worker = workers.get(pod.metadata.uid);
+    const ignored = type === 'ADDED' ? unimplementedFields(pod) : [];
+    if (ignored.length > 0) {
+      const message = `not implemented by the embedded cluster: ${ignored.join(', ')}`;
+      options.record(pod, 'kubelet', { type: 'Warning', reason: 'FieldNotImplemented', message });
+    }
     if (type === 'DELETED') {
       retry();
       if (worker !== undefined) void worker.abandon().finally(() => workers.delete(pod.metadata.uid));

@@ -65,3 +65,11 @@ export class PodVolumes {
     return { store, pod, podIP: this.#options.podIP(), folder, memoryFolder: (name) => join(root, name) };
   }
 }
+
+/** How long an `attachMs` fault on the Pod or on one of its claims holds its volumes back. */
+export function attachDelayMs(store: Store, { metadata, spec }: Pod): number {
+  const claims = (spec.volumes ?? []).flatMap(({ persistentVolumeClaim: used }) =>
+    used === undefined ? [] : store.get('persistentvolumeclaims', metadata.namespace, used.claimName)?.metadata,
+  );
+  return Math.max(...[metadata, ...claims].map((one) => Number(one?.annotations?.['fault.local/attach-ms'] ?? 0)));
+}

@@ -8,10 +8,9 @@ import type { Isolation, PodIsolation, PodPlace } from './isolation.ts';
 import type { PodContext, Role } from './pod-context.ts';
 import { PodSandbox } from './pod-sandbox.ts';
 import { kubeTime, type NewCondition, nodeName, type Pod } from './pod-types.ts';
-import { PodVolumes } from './pod-volumes.ts';
+import { attachDelayMs, PodVolumes } from './pod-volumes.ts';
 import { buildStatus } from './status.ts';
 import { pause, untilAborted } from './timing.ts';
-import { unimplementedFields } from './unimplemented.ts';
 
 export interface WorkerOptions {
   readonly store: Store;
@@ -90,11 +89,6 @@ export class PodWorker {
 
   start(): void {
     this.#publishSoon();
-    const ignored = unimplementedFields(this.#pod.spec);
-    if (ignored.length > 0) {
-      const message = `The embedded cluster does not implement ${ignored.join(', ')}`;
-      this.#context.record({ type: 'Warning', reason: 'FieldNotImplemented', message });
-    }
     this.#work = this.#live().catch((error: unknown) => this.#failed(error));
     void this.#work.then(() => this.#settled()).catch((error: unknown) => this.#failed(error));
     void this.#watchActiveDeadline();
@@ -175,6 +169,7 @@ export class PodWorker {
 
   async #live(): Promise<void> {
     mkdirSync(this.#options.folder, { recursive: true });
+    await pause(attachDelayMs(this.#options.store, this.#pod), this.#stopping.signal);
     await this.#setUpVolumes();
     await this.#sandbox.open();
     for (const container of this.containers) {
@@ -243,17 +238,15 @@ export class PodWorker {
     }
   }
 
-  /** Finalizers of others keep the object; the grace of 0 says that the node is done with it. */
+  /** The grace of 0 says that the node is done with it; the finalizers of others keep the object all the same. */
   #remove(): void {
     const { namespace, name, uid, finalizers } = this.#pod.metadata;
     const { store } = this.#options;
+    const release = (draft: KubeObject) => {
+      draft.metadata.deletionGracePeriodSeconds = 0;
+    };
+    store.update('pods', namespace, name, release, uid);
     if ((finalizers ?? []).length === 0) store.remove('pods', namespace, name, uid);
-    else {
-      const release = (draft: KubeObject) => {
-        draft.metadata.deletionGracePeriodSeconds = 0;
-      };
-      store.update('pods', namespace, name, release, uid);
-    }
   }
 
   async #watchActiveDeadline(): Promise<void> {

@@ -50,7 +50,7 @@ async function tryOut(sandbox: Isolation, folder: string): Promise<void> {
       gid: 1000,
     };
     pod.prepare(setup);
-    const script = 'test "$(id -u)" = 1000 && echo ok > /run/windlass/probe && exec node -e ""';
+    const script = 'test "$(id -u)" = 1000 && echo ok > /run/windlass/probe && exec node --version';
     const run = await pod.start(setup, ['sh', '-c', script], { main: true, stdin: false, tty: false, memoryLimit: undefined });
     let output = '';
     run.stdout.resume();

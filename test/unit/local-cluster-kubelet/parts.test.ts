@@ -9,8 +9,8 @@ import type { Pod } from '../../../src/local-cluster/kubelet/pod-types.ts';
 import { writePayload } from '../../../src/local-cluster/kubelet/projection.ts';
 import { describeStartError } from '../../../src/local-cluster/kubelet/start-error.ts';
 import { BackOff, limit } from '../../../src/local-cluster/kubelet/timing.ts';
-import { unimplementedFields } from '../../../src/local-cluster/kubelet/unimplemented.ts';
 import type { KubeObject } from '../../../src/local-cluster/types.ts';
+import { unimplementedFields } from '../../../src/local-cluster/unimplemented.ts';
 
 let folder: string;
 beforeEach(() => {
@@ -164,17 +164,28 @@ describe('small rules', () => {
   it('names every field that it does not act on', () => {
     const spec = {
       hostNetwork: true,
-      containers: [{ name: 'a', securityContext: { privileged: true }, livenessProbe: { grpc: { port: 1 } } }],
+      hostUsers: false,
+      containers: [
+        {
+          name: 'a',
+          securityContext: { privileged: true },
+          livenessProbe: { grpc: { port: 1 } },
+          ports: [{ containerPort: 1, hostPort: 1 }],
+        },
+      ],
       volumes: [
         { name: 'n', nfs: { server: 's', path: '/' } },
         { name: 'e', emptyDir: { sizeLimit: '1Gi' } },
         { name: 'ok', emptyDir: {} },
       ],
     };
-    expect(unimplementedFields(spec)).toEqual([
+    const metadata = { name: 'p', uid: '', resourceVersion: '', creationTimestamp: '' };
+    expect(unimplementedFields({ apiVersion: 'v1', kind: 'Pod', metadata, spec })).toEqual([
       'spec.hostNetwork',
-      'spec.containers[0].securityContext.privileged',
+      'spec.hostUsers',
       'spec.containers[0].livenessProbe.grpc',
+      'spec.containers[0].securityContext.privileged',
+      'spec.containers[0].ports[].hostPort',
       'spec.volumes[0].nfs',
       'spec.volumes[1].emptyDir.sizeLimit',
     ]);

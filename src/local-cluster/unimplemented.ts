@@ -1,4 +1,4 @@
-import type { KubeObject } from '../types.ts';
+import type { KubeObject } from './types.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: parts of a validated Pod
 type Part = any;
@@ -63,16 +63,22 @@ function volumeFields(volume: Part, index: number): string[] {
   return [...types, ...limited].map((field) => `spec.volumes[${index}].${field}`);
 }
 
+/** What `asksFor` does not see: a false that asks for something, and fields of lists. */
+const exceptions = (spec: Part): string[] => (spec?.hostUsers === false ? ['spec.hostUsers'] : []);
+const ofPorts = (container: Part): string[] =>
+  container.ports?.some((port: Part) => port.hostPort !== undefined) ? ['ports[].hostPort'] : [];
+
 /** The fields of a Pod that the embedded node reads over: said in a warning and an event, never passed in silence. */
 export function unimplementedFields(object: KubeObject): string[] {
   if (object.kind !== 'Pod') return [];
   const { spec } = object;
-  const found = ofPod.filter((path) => asksFor(spec, path)).map((path) => `spec.${path}`);
+  const found = [...ofPod.filter((path) => asksFor(spec, path)).map((path) => `spec.${path}`), ...exceptions(spec)];
   for (const [at, container] of [
     ...named('spec.initContainers', spec.initContainers),
     ...named('spec.containers', spec.containers),
   ]) {
-    found.push(...ofContainer.filter((path) => asksFor(container, path)).map((path) => `${at}.${path}`));
+    const fields = [...ofContainer.filter((path) => asksFor(container, path)), ...ofPorts(container)];
+    found.push(...fields.map((path) => `${at}.${path}`));
   }
   const volumes: Part[] = spec.volumes ?? [];
   return [...found, ...volumes.flatMap(volumeFields)];
