@@ -27,7 +27,8 @@ local function accept(r, changes)
   changes.intent = 'present'
   changes.deadlineAt = int(NOW + tonumber(A.deadlineMs))
   changes.failure, changes.crashes, changes.exitCode = 'null', '0', 'null'
-  changes.recovered, changes.missing = 'false', '[]'
+  -- What was sent anew is all there; a reconnect of a recovered instance brings nothing that was lost back.
+  if A.requestHash ~= '' then changes.recovered, changes.missing = 'false', '[]' end
   changes._requestHash = A.requestHash
   local after = change(hash, r, changes)
   keepSealed()
