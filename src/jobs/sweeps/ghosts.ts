@@ -1,8 +1,8 @@
 import type { V1ObjectMeta } from '@kubernetes/client-node';
 import type { InstanceRecord } from '../../inventory/types.ts';
 import { keys } from '../../kubernetes/ownership.ts';
-import type { SweepEntry } from '../context.ts';
 import { goneLoss } from '../../kubernetes/pod-loss.ts';
+import type { SweepEntry } from '../context.ts';
 import { lossWrite } from '../loss.ts';
 import { ownedKinds, ownedPages } from './owned.ts';
 import { type Found, type Pass, type SweepPlan, underLease } from './pass.ts';
@@ -53,7 +53,10 @@ function act(pass: Pass, seen: InstanceRecord, entry: SweepEntry): Promise<Sweep
     const pod = await podIsThere(pass, record);
     const claim = await claimIsThere(pass, record);
     const sighting = { before: true, ageSeconds: entry.ageSeconds };
-    const again = { ...entry, ...judgeGhost({ record, pod, claim, kept: false, sighting, graceSeconds: pass.settings.graceSeconds }) };
+    const again = {
+      ...entry,
+      ...judgeGhost({ record, pod, claim, kept: false, sighting, graceSeconds: pass.settings.graceSeconds }),
+    };
     if (again.verdict !== entry.verdict || record.updatedAt !== seen.updatedAt) return { ...again, action: 'changed' };
     if (again.verdict === 'teardown')
       return requestRemoval(pass, record, again, { keepWorkspace: false, reason: 'its Pod and its workspace are gone' });
@@ -97,7 +100,8 @@ export function judgeGhost(facts: GhostFacts): Verdict {
   if (pod) return keep('pod_is_there');
   const evidence = { state: record.state, pod: record.pod?.uid ?? null, claim: record.workspace?.claimUid ?? null };
   if (!claim) return due('teardown', 'nothing_left', evidence, facts);
-  if (record.state === 'lost' && record.workspace?.created && !kept) return { rule: 'claim_not_marked', verdict: 'settle', evidence };
+  if (record.state === 'lost' && record.workspace?.created && !kept)
+    return { rule: 'claim_not_marked', verdict: 'settle', evidence };
   if (record.state !== 'ready') return keep('workspace_is_there');
   return due('mark_lost', 'pod_gone', evidence, { ...facts, graceSeconds: 0 });
 }

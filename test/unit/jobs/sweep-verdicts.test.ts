@@ -32,6 +32,7 @@ describe('the verdict on a record whose objects were looked for', () => {
     record: record(),
     pod: false,
     claim: false,
+    kept: true,
     sighting: old,
     graceSeconds: 600,
     ...fields,
@@ -50,6 +51,12 @@ describe('the verdict on a record whose objects were looked for', () => {
     ['ready, nothing is there', {}, 'teardown', 'nothing_left'],
     ['an empty directory went with its Pod', { record: record({ workspace: bare }) }, 'teardown', 'nothing_left'],
     ['lost, the claim is there', { record: record({ state: 'lost', pod: null }), claim: true }, 'keep', 'workspace_is_there'],
+    [
+      'lost, the claim is not marked',
+      { record: record({ state: 'lost', pod: null }), claim: true, kept: false },
+      'settle',
+      'claim_not_marked',
+    ],
     ['lost, the claim is gone too', { record: record({ state: 'lost', pod: null }) }, 'teardown', 'nothing_left'],
     [
       'suspended, the claim is there',
