@@ -9,13 +9,14 @@ import { type Issue, refuse, WindlassError } from './errors.ts';
 import { connected, createRedis } from './inventory/connection.ts';
 import { createInventory } from './inventory/inventory.ts';
 import { inventoryTag } from './inventory/keys.ts';
-import type { Inventory, PendingJob } from './inventory/port.ts';
+import type { Inventory, JobRef, PendingJob } from './inventory/port.ts';
 import { checkRedis } from './inventory/redis-facts.ts';
 import { checkCanaries, createKeyring, createSealer, type Keyring } from './inventory/secrets.ts';
 import { createShelf, type Shelf } from './inventory/shelf.ts';
 import type { InstanceRecord } from './inventory/types.ts';
 import { ensureIdleAgent } from './jobs/agent-instance.ts';
 import type { SweepReport } from './jobs/context.ts';
+import type { RecoverReport } from './jobs/recover.ts';
 import type { Clusters } from './kubernetes/port.ts';
 import { createLogger, type Logger } from './log.ts';
 import { offerOf } from './producers/offer.ts';
@@ -37,6 +38,8 @@ export interface Caller {
 export interface Operator extends Caller {
   readonly clusters: Clusters;
   readonly keyring: Keyring;
+  /** Rebuilds records from the clusters after Redis lost them. */
+  recover(options: { readonly dryRun: boolean; readonly signal?: AbortSignal }): Promise<RecoverReport>;
   connectAgent(instanceId: string, options?: { localPort?: number; signal?: AbortSignal }): Promise<AgentAccess>;
 }
 
@@ -91,9 +94,10 @@ async function openBase(loaded: LoadedConfig): Promise<Base> {
   const hashKey = Buffer.from(await shelf.putIfAbsent('request-hash-key', randomBytes(32).toString('hex')), 'hex');
   const sealer = createSealer(config.secrets.sealing[0], installation);
   const waitForReports = (jobId: string, timeoutMs: number) => reportsOf(shelf, jobId, timeoutMs);
+  const lastReports = async () => shelf.items<SweepReport>((await import('./jobs/sweep.ts')).reportList);
   const add = async (job: PendingJob) => (await import('./producers/queue.ts')).addJob(await queues(), job);
   const fallbackOffer = offerOf(config);
-  const producer = createProducer({ inventory, shelf, queues, add, sealer, hashKey, fallbackOffer, waitForReports });
+  const producer = createProducer({ inventory, shelf, queues, add, sealer, hashKey, fallbackOffer, waitForReports, lastReports });
   return {
     loaded,
     inventory,
@@ -131,6 +135,10 @@ export async function openOperator(loaded: LoadedConfig): Promise<Operator> {
     ...base,
     clusters,
     keyring,
+    async recover({ dryRun, signal = new AbortController().signal }) {
+      const { recover } = await import('./jobs/recover.ts');
+      return recover({ ...base, config, clusters, keyring, signal }, { dryRun });
+    },
     connectAgent: (instanceId, options = {}) => connectAgent({ ...base, clusters, keyring }, instanceId, options),
     async close() {
       await clusters.close();
@@ -197,6 +205,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
   const base = await openBase(loaded);
   const { inventory, shelf, log } = base;
   const queues = await base.queues();
+  const { jobState } = await import('./producers/queue.ts');
   const redis = createRedis(config.redis, env, dir, 'bullmq');
   const clusters = createClusters(config.clusters, { installation: config.installation, dir, log });
   try {
@@ -208,11 +217,12 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     throw error;
   }
   const { startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer } = await import('./consumers/index.ts');
-  const upkeep = startUpkeep({ config, clusters, shelf, queues, log, schedules: options.queues.includes('sweep') });
+  const schedules = options.queues.includes('sweep');
+  const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, schedules });
   await upkeep.first;
   const wakeups = await startWakeups({ inventory, clusters, queues, log });
   const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
-  const context = { config, inventory, shelf, clusters, keyring, recipes, log };
+  const context = { config, inventory, shelf, clusters, keyring, recipes, log, jobState: (job: JobRef) => jobState(queues, job) };
   const consumers = options.queues.map(
     (queue): Consumer =>
       startConsumer({

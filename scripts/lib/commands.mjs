@@ -54,9 +54,9 @@ async function testCluster(args, install) {
   return (await import('./vitest.mjs')).vitest(['cluster'], args);
 }
 
-/** `launch [rounds]`: figures as ratios to a floor measured in the same run, as one JSON document. */
+/** `launch [rounds]`, `sweep [objects]`: figures as ratios to a floor measured in the same run, as one JSON document. */
 async function bench([name = 'launch', ...args], install) {
-  if (name !== 'launch') throw new Failure(`There is a bench named launch, not ${name}.`, 2);
+  if (!['launch', 'sweep'].includes(name)) throw new Failure(`There are benches named launch and sweep, not ${name}.`, 2);
   await setup({ install, tools: everything });
   await (await import('../build.mjs')).build();
   return run(process.execPath, ['--import', 'tsx', join(root, `test/bench/${name}.ts`), ...args], { check: false, stdout: 1 });

@@ -5,6 +5,7 @@ import { doctor } from './doctor.ts';
 import { events } from './events.ts';
 import { exec } from './exec.ts';
 import { explain } from './explain.ts';
+import { extend } from './extend.ts';
 import { get, listVerb } from './get.ts';
 import { init } from './init.ts';
 import { keys } from './keys.ts';
@@ -13,10 +14,12 @@ import { localCluster } from './local-cluster.ts';
 import { logs } from './logs.ts';
 import { formats } from './output.ts';
 import { reconnect } from './reconnect.ts';
+import { recover } from './recover.ts';
 import { retry } from './retry.ts';
 import { schema } from './schema.ts';
 import { serve } from './serve.ts';
 import { sweep } from './sweep.ts';
+import { sweeps } from './sweeps.ts';
 import { teardown } from './teardown.ts';
 import { token } from './token.ts';
 import { packageVersion, version } from './version.ts';
@@ -44,7 +47,10 @@ const verbs = [
   connect,
   reconnect,
   retry,
+  extend,
   sweep,
+  sweeps,
+  recover,
   schema,
   version,
 ];

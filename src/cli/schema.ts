@@ -56,6 +56,7 @@ const eventTypes = [
     'recovered',
     'reconnected',
     'suspended',
+    'expiring',
     'expired',
     'removing',
     'gone',

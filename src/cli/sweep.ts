@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { usage, verb } from './context.ts';
-import { table } from './output.ts';
+import { reportTable } from './sweeps.ts';
 import { seconds } from './values.ts';
 
 interface SweepOptions {
@@ -41,16 +41,4 @@ export function sweep(program: Command): void {
       await context.out.show({ document: { reports }, text: () => reportTable(reports) });
     });
   });
-}
-
-function reportTable(reports: Awaited<ReturnType<import('../main.ts').Caller['producer']['sweepReports']>>['reports']): string {
-  const rows = reports.map((report) => [
-    report.sweep,
-    report.cluster,
-    String(report.objects),
-    String(report.candidates),
-    `${report.deleted}${report.dryRun ? ' (dry run)' : ''}`,
-    report.stopped ? `${report.stopped.code}: ${report.stopped.message}` : '',
-  ]);
-  return table(['SWEEP', 'CLUSTER', 'OBJECTS', 'CANDIDATES', 'DELETED', 'STOPPED'], rows);
 }

@@ -1,9 +1,7 @@
-import type { Config } from '../config/schema.ts';
 import { asWindlassError } from '../errors.ts';
-import type { Shelf } from '../inventory/shelf.ts';
-import type { Log } from '../jobs/context.ts';
-import { checkEpoch } from '../jobs/epoch.ts';
-import type { Clusters } from '../kubernetes/port.ts';
+import { reportAgentInUse } from '../jobs/agent-config.ts';
+import { checkEpoch, type EpochVerdict, noteVerdict } from '../jobs/epoch.ts';
+import { type RecoverContext, recover } from '../jobs/recover.ts';
 import { offerOf, publishOffer } from '../producers/offer.ts';
 import type { Queues } from '../producers/queue.ts';
 import { upsertSchedules } from '../producers/schedules.ts';
@@ -14,12 +12,8 @@ export interface Upkeep {
   stop(): Promise<void>;
 }
 
-export interface UpkeepOptions {
-  readonly config: Config;
-  readonly clusters: Clusters;
-  readonly shelf: Shelf;
+export interface UpkeepOptions extends Omit<RecoverContext, 'signal'> {
   readonly queues: Queues;
-  readonly log: Log;
   readonly schedules: boolean;
 }
 
@@ -55,13 +49,25 @@ async function round(options: UpkeepOptions, signal: AbortSignal): Promise<void>
     }
   };
   await attempt('offer', () => publishOffer(shelf, offerOf(config)));
+  await attempt('agent in use', () => reportAgentInUse(shelf, config.installation));
   if (options.schedules) await attempt('schedules', () => upsertSchedules(queues, config));
+  const verdicts: EpochVerdict[] = [];
   for (const name of clusters.names()) {
     await attempt(`epoch of ${name}`, async () => {
       const within = AbortSignal.any([signal, AbortSignal.timeout(10_000)]);
       const verdict = await checkEpoch(clusters.get(name), shelf, config.installation, within);
+      await noteVerdict(clusters.get(name), shelf, verdict);
       if (verdict !== 'ok')
         log.error({ cluster: name, verdict }, 'the inventory and the cluster do not belong together: nothing is deleted there');
+      verdicts.push(verdict);
     });
   }
+  if (!verdicts.includes('lost') || config.recovery.onLost !== 'rebuild') return;
+  await attempt('recovery', async () => {
+    const { items, ...counts } = await recover({ ...options, signal }, { dryRun: false });
+    log.warn(
+      { ...counts, failures: items.filter((item) => item.outcome === 'failed').slice(0, 20) },
+      'the lost inventory was rebuilt from the clusters',
+    );
+  });
 }

@@ -4,10 +4,15 @@ import type { Hub } from './hub.ts';
 import type { Keys } from './keys.ts';
 import type { Inventory } from './port.ts';
 import { asking } from './redis-error.ts';
-import type { InstanceEvent } from './types.ts';
+import type { InstanceEvent, NewEvent } from './types.ts';
 
 /** How often a waiting reader looks although no message came: pub/sub may lose one. */
 const lookMs = 2000;
+
+/** Events as the scripts append them. */
+export function encodeEvents(events: readonly NewEvent[] = []): { t: string; d: string }[] {
+  return events.map(({ type, ...rest }) => ({ t: type, d: JSON.stringify(rest) }));
+}
 
 /** The numbered history of an instance. It outlives the record until the tombstone ends. */
 export function createEvents(deps: {

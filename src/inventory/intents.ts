@@ -1,4 +1,14 @@
-import type { Inventory, LaunchAnswer, LaunchIntent, PendingJob, RemovalAnswer, RemovalIntent } from './port.ts';
+import { encodeEvents } from './events.ts';
+import type {
+  Extension,
+  Inventory,
+  LaunchAnswer,
+  LaunchIntent,
+  PendingJob,
+  RemovalAnswer,
+  RemovalIntent,
+  SweptRemoval,
+} from './port.ts';
 import { encodeFields, freshFields } from './record.ts';
 import type { RunScript, ScriptAnswer } from './scripts.ts';
 import type { State } from './types.ts';
@@ -11,7 +21,16 @@ interface Intents {
 }
 
 /** The way in: what is wanted is stored, together with the job that will do it, before the queue hears of it. */
-export function createIntents(intents: Intents): Pick<Inventory, 'intendLaunch' | 'intendRemoval'> {
+export function createIntents(
+  intents: Intents,
+): Pick<Inventory, 'intendLaunch' | 'intendRemoval' | 'intendSweptRemoval' | 'extend'> {
+  const removal = async (intent: RemovalIntent, more: Record<string, unknown>) => {
+    const hash = intents.hashOf(intent.instanceId);
+    const [answer] = await intents.run('removal-intent', intent.instanceId, { ...removalArgs(hash, intent), ...more });
+    await intents.confirm();
+    if (answer.kind === 'missing' || answer.kind === 'gone' || answer.kind === 'changed') return { kind: answer.kind } as const;
+    return accepted('teardown', hash, intent.instanceId, answer) as RemovalAnswer;
+  };
   return {
     async intendLaunch(intent) {
       const hash = intents.hashOf(intent.instanceId);
@@ -20,13 +39,9 @@ export function createIntents(intents: Intents): Pick<Inventory, 'intendLaunch' 
       if (answer.kind === 'conflict' || answer.kind === 'taken') return { kind: answer.kind };
       return accepted('launch', hash, intent.instanceId, answer) as LaunchAnswer;
     },
-    async intendRemoval(intent) {
-      const hash = intents.hashOf(intent.instanceId);
-      const [answer] = await intents.run('removal-intent', intent.instanceId, removalArgs(hash, intent));
-      await intents.confirm();
-      if (answer.kind === 'missing' || answer.kind === 'gone') return { kind: answer.kind };
-      return accepted('teardown', hash, intent.instanceId, answer) as RemovalAnswer;
-    },
+    intendRemoval: async (intent) => (await removal(intent, {})) as RemovalAnswer,
+    intendSweptRemoval: (intent) => removal(intent, sweptArgs(intent)),
+    extend: (extension) => extend(intents, extension),
   };
 }
 
@@ -58,6 +73,23 @@ const removalArgs = (hash: string, intent: RemovalIntent): Record<string, unknow
   removal: JSON.stringify(intent.payload),
   rawJobId: intent.rawJobId ?? '',
 });
+
+const sweptArgs = ({ expected, events }: SweptRemoval): Record<string, unknown> => ({
+  expected: { generation: String(expected.generation), expiresAt: String(expected.expiresAt) },
+  events: encodeEvents(events),
+});
+
+async function extend(
+  intents: Intents,
+  { instanceId, owner, by, longest, suspended }: Extension,
+): ReturnType<Inventory['extend']> {
+  const times = { by: String(by), longest: String(longest), suspended: String(suspended) };
+  const args = { hash: intents.hashOf(instanceId), ...(owner === undefined ? {} : { owner }), ...times };
+  const [answer] = await intents.run('extend', instanceId, args);
+  if (answer.kind === 'ok') return { kind: 'ok', expiresAt: Number(answer.expiresAt), clamped: answer.clamped === '1' };
+  if (answer.kind === 'unfit') return { kind: 'unfit', state: answer.state as State };
+  return { kind: answer.kind as 'missing' | 'gone' };
+}
 
 function accepted(verb: 'launch' | 'teardown', hash: string, instanceId: string, answer: ScriptAnswer) {
   const { generation, run, priority } = answer as unknown as { generation: string; run: string; priority: string };

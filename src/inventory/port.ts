@@ -64,6 +64,35 @@ export type RemovalAnswer =
   | { readonly kind: 'missing' }
   | { readonly kind: 'gone' };
 
+/** A removal that a sweep asks for: of what it looked at, not of what came since. */
+export interface SweptRemoval extends RemovalIntent {
+  readonly expected: Pick<InstanceRecord, 'generation' | 'expiresAt'>;
+  readonly events?: readonly NewEvent[];
+}
+
+/** All in ms. `longest` counts from `readyAt`, `suspended` from now. */
+export interface Extension {
+  readonly instanceId: string;
+  readonly owner?: string;
+  readonly by: number;
+  readonly longest: number;
+  readonly suspended: number;
+}
+
+export type ExtensionAnswer =
+  | { readonly kind: 'ok'; readonly expiresAt: number; readonly clamped: boolean }
+  | { readonly kind: 'missing' | 'gone' }
+  | { readonly kind: 'unfit'; readonly state: State };
+
+/** A record as rebuilt from the cluster (design §7). */
+export interface RecoveredRecord {
+  readonly instanceId: string;
+  readonly owner: string;
+  readonly fields: Partial<InstanceRecord> & Pick<InstanceRecord, 'state' | 'intent' | 'generation' | 'run' | 'request'>;
+  readonly secrets: Readonly<Record<string, string>>;
+  readonly events: readonly NewEvent[];
+}
+
 /** The right to act on one instance until `deadline`; renewed by the process's keeper once a second. */
 export interface Lease {
   readonly hash: string;
@@ -141,6 +170,10 @@ export interface Inventory {
 
   intendLaunch(intent: LaunchIntent): Promise<LaunchAnswer>;
   intendRemoval(intent: RemovalIntent): Promise<RemovalAnswer>;
+  /** 'changed' = the record is not any more what the sweep saw; nothing was asked for. */
+  intendSweptRemoval(intent: SweptRemoval): Promise<RemovalAnswer | { readonly kind: 'changed' }>;
+  /** Moves `expiresAt` later, at most to the limits, never earlier. */
+  extend(extension: Extension): Promise<ExtensionAnswer>;
   /** The job was added: forget the pending entry. */
   clearPending(jobId: string): Promise<void>;
   /** Entries older than `ageMs`, to be added again by a worker (same id: a no-op when it exists). */
@@ -149,12 +182,20 @@ export interface Inventory {
   begin(instanceId: string, options: BeginOptions): Promise<BeginAnswer>;
   /** Try-lease for a sweep: works on a name without a record too; undefined = somebody holds it. */
   tryLease(hash: string): Promise<Lease | undefined>;
+  /**
+   * Makes the job of a half-way record pending again, under a sweep's lease: by its id, or as a new run (`fresh`) when
+   * that id has ended. Undefined = the record changed meanwhile.
+   */
+  requeue(lease: Lease, fresh: boolean): Promise<{ readonly jobId: string } | undefined>;
+  /** Creates the record under the lease of `tryLease`; 'known' = the inventory knows this generation or a newer one. */
+  recover(lease: Lease, record: RecoveredRecord): Promise<'recovered' | 'known'>;
   /** One fenced, idempotent write. Throws lease_lost (fence), superseded (generation or run) or invariant_broken. */
   write(lease: Lease, options: WriteOptions): Promise<WaitTicket>;
   /** Ends a removal: tombstone, or `suspended`, or back to `requested` when a newer launch waits. Releases. */
   finishRemoval(
     lease: Lease,
-    outcome: { readonly generation: number; readonly suspended: boolean },
+    /** `expiresInMs`: how long a suspended instance is kept; undefined = what the record says. */
+    outcome: { readonly generation: number; readonly suspended: boolean; readonly expiresInMs?: number },
   ): Promise<'gone' | 'suspended' | 'requested'>;
   /** Registers a waiter without holding the lease (begin said wait). */
   registerWait(job: JobRef, keys: readonly string[]): Promise<WaitTicket>;

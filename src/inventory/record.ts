@@ -43,7 +43,12 @@ const kinds: Readonly<Record<keyof InstanceRecord, Kind>> = {
   updatedAt: 'number',
   deadlineAt: 'number',
   expiresAt: 'number',
+  recovered: 'json',
+  missing: 'json',
 };
+
+/** Written only by a recovery; absent in every other record. */
+const optional: readonly string[] = ['recovered', 'missing'] satisfies (keyof InstanceRecord)[];
 
 /** Only scripts decide on these: a `set` that names one would break what they guard. */
 const guarded = new Set<string>([
@@ -98,6 +103,7 @@ export function decodeRecord(fields: Readonly<Record<string, string>>): Instance
   const decoded: Record<string, unknown> = {};
   for (const [name, kind] of Object.entries(kinds)) {
     const text = fields[name];
+    if (text === undefined && optional.includes(name)) continue;
     if (text === undefined) throw new WindlassError('invariant_broken', `The record of ${label(fields)} lacks ${name}.`);
     decoded[name] = kind === 'text' ? text : kind === 'number' ? Number(text) : JSON.parse(text);
   }

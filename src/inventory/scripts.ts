@@ -18,6 +18,9 @@ const names = [
   'register-wait',
   'claim-waiters',
   'wake',
+  'extend',
+  'requeue',
+  'recover',
 ] as const;
 type ScriptName = (typeof names)[number];
 

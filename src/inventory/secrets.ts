@@ -23,6 +23,8 @@ export interface Keyring extends Sealer {
   verifyMac(text: string, mac: string): boolean;
   /** What create-nonces are derived from: the same in every consumer, so that a lost record can be derived again (I3). */
   nonceKey(): Uint8Array;
+  /** Those of all configured keys, the one in use first: what was made before a rotation is still known as ours. */
+  nonceKeys(): readonly Uint8Array[];
   /** At-rest key ids, the one in use first. */
   readonly keyIds: readonly string[];
 }
@@ -59,6 +61,7 @@ export function createKeyring(secrets: Config['secrets'], env: Env, installation
     mac: (content) => macOf(current, content),
     verifyMac: (content, mac) => keys.some((key) => sameText(macOf(key, content), mac)),
     nonceKey: () => derive(current, installation, 'nonce'),
+    nonceKeys: () => keys.map((key) => derive(key, installation, 'nonce')),
   };
 }
 

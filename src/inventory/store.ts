@@ -1,10 +1,11 @@
 import { monotonicMs } from '../clock.ts';
 import { WindlassError } from '../errors.ts';
+import { encodeEvents } from './events.ts';
 import { type LeaseGrant, type LeaseKeeper, leaseMs } from './lease.ts';
-import type { BeginAnswer, BeginOptions, Inventory, WriteOptions } from './port.ts';
-import { decodeRecord, encodeSet } from './record.ts';
+import type { BeginAnswer, BeginOptions, Inventory, Lease, RecoveredRecord, WriteOptions } from './port.ts';
+import { decodeRecord, encodeFields, encodeSet, freshFields } from './record.ts';
 import type { RunScript } from './scripts.ts';
-import type { InstanceRecord, NewEvent } from './types.ts';
+import type { InstanceRecord } from './types.ts';
 import { memberOf, ticketOf } from './waiting.ts';
 
 interface Store {
@@ -14,7 +15,7 @@ interface Store {
   readonly hashOf: (instanceId: string) => string;
 }
 
-type Writes = Pick<Inventory, 'begin' | 'tryLease' | 'write' | 'finishRemoval'>;
+type Writes = Pick<Inventory, 'begin' | 'tryLease' | 'requeue' | 'recover' | 'write' | 'finishRemoval'>;
 
 /** What a handler does to its record: take it, write it step by step, end it. Each is one script. */
 export function createStore(store: Store): Writes {
@@ -27,6 +28,12 @@ export function createStore(store: Store): Writes {
       const { fence, instanceId, generation, run } = answer as unknown as Omit<LeaseGrant, 'hash' | 'verb'>;
       return store.keeper.keep({ hash, instanceId, fence, verb: 'sweep', generation, run }, askedAt);
     },
+    async requeue(lease, fresh) {
+      const { hash, fence } = store.keeper.grantOf(lease);
+      const [answer] = await store.run('requeue', lease.instanceId, { hash, fence, fresh: fresh ? '1' : '' });
+      return answer.kind === 'ok' ? { jobId: answer.jobId as string } : undefined;
+    },
+    recover: (lease, record) => recover(store, lease, record),
     async write(lease, options) {
       const [answer] = await store.run('write', lease.instanceId, writeArgs(store.keeper.grantOf(lease), options));
       if (options.release) store.keeper.settle(lease);
@@ -34,12 +41,34 @@ export function createStore(store: Store): Writes {
     },
     async finishRemoval(lease, outcome) {
       const { hash, fence } = store.keeper.grantOf(lease);
-      const args = { hash, fence, generation: String(outcome.generation), suspended: outcome.suspended ? '1' : '' };
+      const args = {
+        hash,
+        fence,
+        generation: String(outcome.generation),
+        suspended: outcome.suspended ? '1' : '',
+        ...expiry(outcome.expiresInMs),
+      };
       const [answer] = await store.run('finish-removal', lease.instanceId, args);
       store.keeper.settle(lease);
       return answer.kind as 'gone' | 'suspended' | 'requested';
     },
   };
+}
+
+const expiry = (ms: number | undefined) => (ms === undefined ? {} : { expiresIn: String(ms) });
+
+async function recover(store: Store, lease: Lease, record: RecoveredRecord): Promise<'recovered' | 'known'> {
+  const { hash, fence } = store.keeper.grantOf(lease);
+  const { instanceId, owner } = record;
+  const [answer] = await store.run('recover', instanceId, {
+    hash,
+    fence,
+    fields: { ...freshFields({ instanceId, hash, owner }), ...encodeFields(record.fields) },
+    secrets: record.secrets,
+    events: encodeEvents(record.events),
+    remove: record.fields.state === 'removing' ? '1' : '',
+  });
+  return answer.kind as 'recovered' | 'known';
 }
 
 async function begin(store: Store, instanceId: string, options: BeginOptions): Promise<BeginAnswer> {
@@ -95,10 +124,6 @@ function writeArgs(grant: LeaseGrant, options: WriteOptions): Record<string, unk
     ...(options.waitOn === undefined ? {} : { wait: { member: memberOf(options.waitOn.job), keys: options.waitOn.keys } }),
     wake: options.wake ?? [],
   };
-}
-
-function encodeEvents(events: readonly NewEvent[] = []): { t: string; d: string }[] {
-  return events.map(({ type, ...rest }) => ({ t: type, d: JSON.stringify(rest) }));
 }
 
 const numbersAsText = (numbers: object) => Object.fromEntries(Object.entries(numbers).map(([name, n]) => [name, String(n)]));

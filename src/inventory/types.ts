@@ -133,6 +133,9 @@ export interface InstanceRecord {
   readonly updatedAt: number;
   readonly deadlineAt: number;
   readonly expiresAt: number;
+  /** Rebuilt from the cluster after Redis lost it; `missing` names what only the request knew (design §7). */
+  readonly recovered?: boolean;
+  readonly missing?: readonly string[];
 }
 
 export interface Tombstone {

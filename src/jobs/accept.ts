@@ -6,11 +6,7 @@ import { imageIssues } from './images.ts';
 import { planOf } from './plan.ts';
 import { openSnapshot, policyIssues, type Recipe, recipeHashes, takeSnapshot } from './recipes.ts';
 import { resumes } from './resume.ts';
-
-interface StoredSnapshot {
-  readonly text: string;
-  readonly mac: string;
-}
+import { readSnapshot, shelveSnapshot } from './snapshots.ts';
 
 /**
  * What a generation is accepted with, computed once: the recipe from this consumer's own configuration (I2), where it
@@ -22,8 +18,7 @@ export async function acceptGeneration(context: JobContext, record: InstanceReco
   const cluster = context.clusters.get(record.cluster);
   assertAllowed(context, recipe);
   const snapshot = takeSnapshot(recipe);
-  const stored: StoredSnapshot = { text: snapshot.text, mac: context.keyring.mac(snapshot.text) };
-  await context.shelf.put(`snapshot:${snapshot.hash}`, stored);
+  await shelveSnapshot(context.shelf, snapshot.hash, { text: snapshot.text, mac: context.keyring.mac(snapshot.text) });
   return {
     namespace: cluster.namespace,
     snapshot: snapshot.hash,
@@ -48,7 +43,7 @@ function intents(context: JobContext, record: InstanceRecord, recipe: Recipe): I
 
 /** The recorded recipe, its MAC verified and today's policy asked again, on every start (I2). */
 export async function openRecorded(context: JobContext, record: InstanceRecord): Promise<Recipe> {
-  const stored = await context.shelf.get<StoredSnapshot>(`snapshot:${record.snapshot}`);
+  const stored = await readSnapshot(context.shelf, record.snapshot);
   if (stored === undefined || !context.keyring.verifyMac(stored.text, stored.mac)) {
     throw new WindlassError('snapshot_rejected', 'The recorded recipe of this instance is missing or was changed.', {
       evidence: { snapshot: record.snapshot },

@@ -1,9 +1,22 @@
 import { agentConfigMap } from '../agent/delivery.ts';
 import { WindlassError } from '../errors.ts';
+import type { Shelf } from '../inventory/shelf.ts';
 import { isAlreadyExists } from '../kubernetes/api-error.ts';
 import { sharedLabels } from '../kubernetes/ownership.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import type { StageContext } from './stage.ts';
+
+/** A map that no worker named for this long is used by no running worker: a few upkeep rounds. */
+const inUseSeconds = 150;
+const inUseName = (map: string): string => `agent-in-use:${map}`;
+
+/** Tells the sweep of config maps which agent this worker launches with; repeated in every upkeep round. */
+export async function reportAgentInUse(shelf: Shelf, installation: string): Promise<void> {
+  await shelf.put(inUseName(agentConfigMap(installation).name), true, inUseSeconds);
+}
+
+export const isAgentInUse = async (shelf: Shelf, map: string): Promise<boolean> =>
+  (await shelf.get(inUseName(map))) !== undefined;
 
 const ensured = new WeakMap<Cluster, Promise<void>>();
 

@@ -84,8 +84,14 @@ export const teardownSchema = z.strictObject({
   cleanup: z.string().optional(),
 });
 
+export const extendSchema = z.strictObject({
+  version,
+  instanceId: idSchema,
+  bySeconds: z.int().min(1).max(31_536_000),
+});
+
 /** The kinds of sweep that this version has. */
-export const builtSweeps = ['orphans'] as const;
+export const builtSweeps = ['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'] as const;
 
 export const sweepSchema = z.strictObject({
   version,

@@ -2,6 +2,7 @@ import { agentConfigMap, bootLine } from '../agent/delivery.ts';
 import type { CreateRecord, InstanceRecord } from '../inventory/types.ts';
 import type { ComposeInput } from '../kubernetes/compose.ts';
 import type { Identity } from '../kubernetes/ownership.ts';
+import { canonicalJson } from '../names.ts';
 import type { LaunchPayload } from './catalog.ts';
 import type { StageContext } from './stage.ts';
 
@@ -42,6 +43,7 @@ export function composeInput(context: StageContext, kind: CreateRecord['kind']):
         : { configMapName: agent.name, sha256: agent.sha256, bootLine: bootLine(agent.sha256) },
     prepares: prepares(payload),
     snapshotName: record.snapshot,
+    ...(record.lifetime === null ? {} : { lifetime: canonicalJson(record.lifetime) }),
     ...(payload.labels === undefined ? {} : { labels: payload.labels }),
     ...(payload.annotations === undefined ? {} : { annotations: payload.annotations }),
     ...(payload.resources === undefined ? {} : { resources: payload.resources }),

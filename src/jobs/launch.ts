@@ -1,11 +1,13 @@
 import { asWindlassError, WindlassError } from '../errors.ts';
 import type { BeginAnswer } from '../inventory/port.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
+import { claimName, podName } from '../names.ts';
 import { acceptGeneration, openRecorded } from './accept.ts';
 import { createBench, type HeldJob } from './bench.ts';
 import { type JobReference, type LaunchPayload, launchSchema } from './catalog.ts';
 import { identityOf } from './compose-input.ts';
 import { instanceKey, type JobContext } from './context.ts';
+import { isInventoryLost } from './epoch.ts';
 import type { Exit } from './exit.ts';
 import { planOf } from './plan.ts';
 import { resumes } from './resume.ts';
@@ -27,6 +29,7 @@ export async function launch(context: JobContext, reference: JobReference): Prom
   const set = await acceptedFields(context, record);
   if (set instanceof WindlassError) return refused(context, reference, record, set);
   const late = Date.now() > record.deadlineAt;
+  if (!late && (await existsUnrecorded(context, record))) return waitForBegin(context, record, 'recovering');
   const begun = await begin(context, reference, record, set, late);
   if (begun.kind === 'wait') {
     const capped = begun.reason === 'owner_limit' || begun.reason === 'cluster_saturated';
@@ -35,6 +38,20 @@ export async function launch(context: JobContext, reference: JobReference): Prom
   }
   if (begun.kind !== 'ok') return leave(begun);
   return attempt(context, begun, payload);
+}
+
+/** While the inventory is lost, a name that exists may be somebody's running workspace: it waits for the recovery (design §7). */
+async function existsUnrecorded(context: JobContext, record: InstanceRecord): Promise<boolean> {
+  const made =
+    record.pod !== null || record.workspace !== null || Object.values(record.creates).some((intent) => intent.sentAt > 0);
+  if (made) return false;
+  const cluster = context.clusters.get(record.cluster);
+  if (!(await isInventoryLost(cluster, context.shelf, context.config.installation, context.signal))) return false;
+  const [pod, claim] = await Promise.all([
+    cluster.read('pods', podName(record.hash), { signal: context.signal }),
+    cluster.read('persistentvolumeclaims', claimName(record.hash), { signal: context.signal }),
+  ]);
+  return pod !== undefined || claim !== undefined;
 }
 
 /** A request that this worker's configuration refuses (the offer was older) fails with a record to look at. */

@@ -1,14 +1,23 @@
 import { asWindlassError, WindlassError } from '../errors.ts';
 import { builtSweeps, type SweepPayload } from './catalog.ts';
-import type { JobContext, SweepReport, SweepRun } from './context.ts';
+import type { JobContext, SweepReport } from './context.ts';
 import type { Exit } from './exit.ts';
-import { sweepOrphans } from './sweeps/orphans.ts';
+import { configMaps } from './sweeps/config-maps.ts';
+import { expired } from './sweeps/expired.ts';
+import { ghosts } from './sweeps/ghosts.ts';
+import { orphans } from './sweeps/orphans.ts';
+import { runPlan, type SweepPlan } from './sweeps/pass.ts';
+import { stuck } from './sweeps/stuck.ts';
+
+type Kind = (typeof builtSweeps)[number];
 
 /** One entry per kind of sweep that this version has; a new kind is its file and its word here. */
-const sweeps: Readonly<Record<(typeof builtSweeps)[number], SweepRun>> = { orphans: sweepOrphans };
+const plans: Readonly<Record<Kind, SweepPlan>> = { orphans, ghosts, expired, 'config-maps': configMaps, stuck };
 
 const reportTtlSeconds = 3600;
-const reportsKept = 50;
+const reportsKept = 200;
+/** The list of the last reports of all kinds, newest first. */
+export const reportList = 'sweep-reports';
 
 /** Where the caller who enqueued a sweep finds its reports. */
 export const reportName = (jobId: string): string => `sweep-report:${jobId}`;
@@ -19,29 +28,42 @@ export async function sweep(context: JobContext, payload: SweepPayload): Promise
   const reports: SweepReport[] = [];
   for (const kind of kinds) reports.push(...(await runKind(context, kind, payload)));
   await context.shelf.put(reportName(context.job.jobId), reports, reportTtlSeconds);
-  for (const report of reports) await context.shelf.push('sweep-reports', report, reportsKept);
-  return { kind: 'done', result: { reports: reports.length, deleted: reports.reduce((sum, report) => sum + report.deleted, 0) } };
+  // An overlap says nothing about the cluster: among the last reports it would only push out those that do.
+  for (const report of reports.filter(({ stopped }) => stopped?.code !== 'lease_held'))
+    await context.shelf.push(reportList, report, reportsKept);
+  const sum = (field: 'deleted' | 'acted') => reports.reduce((total, report) => total + report[field], 0);
+  return {
+    kind: 'done',
+    result: { reports: reports.length, deleted: sum('deleted'), acted: sum('acted'), overlaps: overlaps(reports) },
+  };
 }
 
-async function runKind(context: JobContext, kind: keyof typeof sweeps, payload: SweepPayload): Promise<SweepReport[]> {
+const overlaps = (reports: readonly SweepReport[]): number =>
+  reports.filter(({ stopped }) => stopped?.code === 'lease_held').length;
+
+async function runKind(context: JobContext, kind: Kind, payload: SweepPayload): Promise<SweepReport[]> {
   const lease = await context.inventory.tryLease(`sweep-${kind}`);
-  if (lease === undefined) return [skipped(kind, new WindlassError('lease_held', 'Another sweep of this kind is running.'))];
+  if (lease === undefined) {
+    context.log.info({ sweep: kind }, 'sweep skipped: another of its kind is running');
+    return [skipped(context, kind, new WindlassError('lease_held', 'Another sweep of this kind is running.'))];
+  }
   try {
     const signal = AbortSignal.any([context.signal, lease.signal]);
-    return await sweeps[kind](
-      { ...context, signal },
-      { dryRun: payload.dryRun === true, ackMassDelete: payload.ackMassDelete === true },
-    );
+    return await runPlan({ ...context, signal }, plans[kind], {
+      dryRun: payload.dryRun === true,
+      ackMassDelete: payload.ackMassDelete === true,
+    });
   } catch (error) {
     context.signal.throwIfAborted();
-    return [skipped(kind, asWindlassError(error))];
+    return [skipped(context, kind, asWindlassError(error))];
   } finally {
     await lease.release();
   }
 }
 
-function skipped(kind: keyof typeof sweeps, error: WindlassError): SweepReport {
+function skipped(context: JobContext, kind: Kind, error: WindlassError): SweepReport {
   return {
+    id: context.job.jobId,
     sweep: kind,
     cluster: '',
     startedAt: new Date().toISOString(),
@@ -50,7 +72,9 @@ function skipped(kind: keyof typeof sweeps, error: WindlassError): SweepReport {
     objects: 0,
     candidates: 0,
     deleted: 0,
+    acted: 0,
     stopped: { code: error.code, message: error.message },
     entries: [],
+    more: 0,
   };
 }

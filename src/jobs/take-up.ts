@@ -55,6 +55,12 @@ async function declareLost(context: StageContext, loss: PodLoss): Promise<void> 
 function assertRebuildable(context: StageContext): void {
   const record = context.record();
   const { maxRebuilds } = context.config.recovery;
+  if ((record.missing ?? []).length > 0) {
+    throw new WindlassError('unrecoverable', 'The Pod is gone, and what the launch asked for was lost with the inventory.', {
+      evidence: { ...lostPod(record), missing: record.missing },
+      hint: 'Send the launch again: the workspace is kept.',
+    });
+  }
   if (context.profile.workspace.mode === 'empty_dir') {
     throw new WindlassError('unrecoverable', 'The Pod is gone, and its workspace (empty_dir) went with it.', {
       evidence: lostPod(record),

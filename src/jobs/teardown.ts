@@ -1,5 +1,6 @@
 import { asWindlassError, WindlassError } from '../errors.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
+import { keys } from '../kubernetes/ownership.ts';
 import { sanitize } from '../kubernetes/sanitize.ts';
 import { createBench, type HeldJob } from './bench.ts';
 import { backoffMs, type JobReference, teardownSchema } from './catalog.ts';
@@ -42,13 +43,16 @@ async function remove(job: HeldJob, generation: number): Promise<Exit> {
   const keepWorkspace = payload.keepWorkspace === true && job.record().workspace?.mode !== 'empty_dir';
   await verifyTargets(job);
   await cleanUpInside(job, payload);
+  await markWorkspace(job, keepWorkspace);
   const removed = await removeStages(job, { takes: (made) => made <= generation, keepWorkspace, force: payload.force === true });
   if (removed.kind === 'wait') return removed.exit;
   if (removed.kind === 'yielded') throw removed.error;
   if (removed.errors.length > 0) throw removed.errors[0];
+  const expiresInMs = job.config.limits.suspendedSeconds * 1000;
   const outcome = await job.inventory.finishRemoval(job.lease, {
     generation,
     suspended: keepWorkspace && hasClaim(job.record()),
+    expiresInMs,
   });
   return { kind: 'done', result: { state: outcome, generation } };
 }
@@ -70,6 +74,22 @@ async function verifyTargets(job: HeldJob): Promise<void> {
       `The record is of namespace ${record.namespace}, but the cluster is configured for ${job.cluster.namespace}. Nothing was deleted.`,
     );
   }
+}
+
+/**
+ * Before the Pod goes: should Redis be lost from here on, a claim without a Pod says by itself whether it is kept on
+ * purpose or the rest of a removal (design §7).
+ */
+async function markWorkspace(job: HeldJob, kept: boolean): Promise<void> {
+  const recorded = job.record().workspace;
+  if (!recorded?.created || recorded.claimUid === '') return;
+  const claim = await job.cluster.read('persistentvolumeclaims', recorded.claimName, { signal: job.signal });
+  const meta = claim?.metadata;
+  if (meta?.uid !== recorded.claimUid || meta.deletionTimestamp || (meta.annotations?.[keys.retained] === 'true') === kept)
+    return;
+  job.lease.assertHeld();
+  const body = { metadata: { uid: recorded.claimUid, annotations: { [keys.retained]: kept ? 'true' : null } } };
+  await job.cluster.patch('persistentvolumeclaims', recorded.claimName, body, { signal: job.signal });
 }
 
 async function failed(job: HeldJob, thrown: unknown): Promise<Exit> {

@@ -9,7 +9,7 @@ import type {
 import type { Issue } from '../errors.ts';
 import { canonicalJson } from '../names.ts';
 import { parseQuantity } from '../quantity.ts';
-import { prefix } from './ownership.ts';
+import { keys, prefix } from './ownership.ts';
 import { isReservedEnv, isReservedPath, platformKeys, reservedPort, reservedVolumes } from './reserved.ts';
 
 type Report = (path: string, message: string) => void;
@@ -63,6 +63,9 @@ function collector(): { readonly issues: Issue[]; readonly report: Report } {
   return { issues, report: (path, message) => issues.push({ path, message }) };
 }
 
+/** Marks that we change ourselves while an object lives. */
+const changing: readonly string[] = [keys.retained, keys.recovered, keys.lifetime];
+
 function compareMeta(want: V1ObjectMeta, have: V1ObjectMeta, finalizers: readonly string[], report: Report): void {
   compareFields(want, have, ['name', 'namespace'], 'metadata', report);
   if ((have.ownerReferences?.length ?? 0) > 0)
@@ -70,11 +73,12 @@ function compareMeta(want: V1ObjectMeta, have: V1ObjectMeta, finalizers: readonl
   for (const finalizer of have.finalizers ?? [])
     if (!finalizers.includes(finalizer)) report('metadata.finalizers', `${finalizer} was added`);
   for (const kind of ['labels', 'annotations'] as const) {
-    const owned = (key: string): boolean => key.startsWith(prefix) || (kind === 'labels' && key.startsWith('app.kubernetes.io/'));
+    const ours = (key: string): boolean => key.startsWith(prefix) && !changing.includes(key);
+    const owned = (key: string): boolean => ours(key) || (kind === 'labels' && key.startsWith('app.kubernetes.io/'));
     for (const [key, value] of Object.entries(want[kind] ?? {}))
       if (owned(key) && have[kind]?.[key] !== value) report(`metadata.${kind}.${key}`, 'was changed');
     for (const key of Object.keys(have[kind] ?? {}))
-      if (key.startsWith(prefix) && want[kind]?.[key] === undefined) report(`metadata.${kind}.${key}`, 'was added');
+      if (ours(key) && want[kind]?.[key] === undefined) report(`metadata.${kind}.${key}`, 'was added');
   }
 }
 

@@ -10,7 +10,7 @@ import { createForward } from './forward.ts';
 import { createLogs } from './logs.ts';
 import { assertLabelName, assertObjectName, assertUid } from './names.ts';
 import { createPodCache } from './pod-cache.ts';
-import type { AccessQuestion, CallOptions, Cluster, Kind, KindMap, MetadataPage, RemoveOptions } from './port.ts';
+import type { AccessQuestion, CallOptions, Cluster, Kind, KindMap, RemoveOptions } from './port.ts';
 import { type CallSeen, createRest, type Rest, type RestCall } from './rest.ts';
 
 export interface ClusterLog {
@@ -85,7 +85,10 @@ function asked(kind: Kind, name: string, options: CallOptions = {}): Pick<RestCa
   return { resource: kind, name, signal: options.signal, instance: options.instance };
 }
 
-function createObjects(rest: Rest, namespace: string): Pick<Cluster, 'create' | 'read' | 'patch' | 'remove' | 'listMetadata'> {
+function createObjects(
+  rest: Rest,
+  namespace: string,
+): Pick<Cluster, 'create' | 'read' | 'patch' | 'remove' | 'list' | 'listMetadata'> {
   const read = async <K extends Kind>(kind: K, name: string, options?: CallOptions): Promise<KindMap[K] | undefined> => {
     const path = pathOf(namespace, kind, name);
     try {
@@ -136,7 +139,16 @@ function createObjects(rest: Rest, namespace: string): Pick<Cluster, 'create' | 
         }
       }
     },
-    listMetadata: (kind, labelSelector, options) => pagesOf(rest, namespace, kind, labelSelector, options ?? {}),
+    async *list<K extends Kind>(kind: K, labelSelector: string, options?: CallOptions) {
+      const pages = pagesOf<KindMap[K]>(rest, { path: pathOf(namespace, kind), kind, labelSelector, ...options });
+      for await (const page of pages) yield page.items.map((item) => reviveDates(item));
+    },
+    async *listMetadata(kind, labelSelector, options) {
+      const asMetadata = { path: pathOf(namespace, kind), kind, labelSelector, accept: metadataList, ...options };
+      for await (const page of pagesOf<{ readonly metadata: V1ObjectMeta }>(rest, asMetadata)) {
+        yield { items: page.items.map((item) => reviveMeta(item.metadata)), serverTime: page.serverTime };
+      }
+    },
   };
 }
 
@@ -168,25 +180,31 @@ async function removeOnce(
   }
 }
 
-async function* pagesOf(
-  rest: Rest,
-  namespace: string,
-  kind: Kind,
-  labelSelector: string,
-  options: CallOptions,
-): AsyncGenerator<MetadataPage> {
+interface Listing extends CallOptions {
+  readonly path: string;
+  readonly kind: Kind;
+  readonly labelSelector: string;
+  readonly accept?: string;
+}
+
+interface ListPage<T> {
+  readonly items: readonly T[];
+  readonly serverTime: number;
+}
+
+async function* pagesOf<T>(rest: Rest, { path, kind, labelSelector, accept, ...options }: Listing): AsyncGenerator<ListPage<T>> {
   let token: string | undefined;
   let restarts = 0;
   for (;;) {
-    let page: { readonly body: MetadataList; readonly serverTime: number };
+    let page: { readonly body: List<T>; readonly serverTime: number };
     try {
-      page = await rest.call<MetadataList>({
+      page = await rest.call<List<T>>({
         verb: 'list',
         resource: kind,
         method: 'GET',
-        path: pathOf(namespace, kind),
-        query: { labelSelector, limit: pageSize, continue: token },
-        accept: metadataList,
+        path,
+        query: { labelSelector: labelSelector || undefined, limit: pageSize, continue: token },
+        ...(accept === undefined ? {} : { accept }),
         signal: options.signal,
         instance: options.instance,
       });
@@ -196,15 +214,14 @@ async function* pagesOf(
       token = undefined;
       continue;
     }
-    const items = (page.body.items ?? []).map((item) => reviveMeta(item.metadata));
-    yield { items, serverTime: page.serverTime };
+    yield { items: page.body.items ?? [], serverTime: page.serverTime };
     token = page.body.metadata?.continue || undefined;
     if (token === undefined) return;
   }
 }
 
-interface MetadataList {
-  readonly items?: readonly { readonly metadata: V1ObjectMeta }[];
+interface List<T> {
+  readonly items?: readonly T[];
   readonly metadata?: { readonly continue?: string };
 }
 

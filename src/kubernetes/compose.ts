@@ -37,6 +37,8 @@ export interface ComposeInput {
     readonly limits?: Readonly<Record<string, string>> | undefined;
   };
   readonly snapshotName?: string | undefined;
+  /** JSON; kept on the object for whoever has to rebuild the record. */
+  readonly lifetime?: string | undefined;
   /** Environment name → key of a Secret that the profile grants. */
   readonly secretRefs?: Readonly<Record<string, { readonly secret: string; readonly key: string }>>;
   /** Plain variables in the Pod spec; only where no agent could take them (delivery none). */
@@ -75,7 +77,13 @@ export function composeClaim(input: ComposeInput): V1PersistentVolumeClaim {
 
 /** Ours last: neither template nor caller can set what says whose an object is. */
 function metaOf(input: ComposeInput, name: string, hash: string, template: V1ObjectMeta | undefined): V1ObjectMeta {
-  const marks = { nonce: input.nonce, generation: input.generation, specHash: hash, snapshot: input.snapshotName };
+  const marks = {
+    nonce: input.nonce,
+    generation: input.generation,
+    specHash: hash,
+    snapshot: input.snapshotName,
+    lifetime: input.lifetime,
+  };
   return {
     name,
     namespace: input.namespace,

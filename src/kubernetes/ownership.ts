@@ -27,6 +27,10 @@ export const keys = {
   specHash: `${prefix}spec-hash`,
   /** Name or hash of the recipe as accepted. */
   snapshot: `${prefix}snapshot`,
+  /** JSON of the lifetime as accepted. */
+  lifetime: `${prefix}lifetime`,
+  /** When its record was rebuilt from it (RFC 3339). */
+  recovered: `${prefix}recovered`,
 } as const;
 
 /** Version of the layout of labels and annotations; objects of a newer one are left to newer workers. */
@@ -52,6 +56,7 @@ export interface Marks {
   readonly generation: number;
   readonly specHash: string;
   readonly snapshot?: string | undefined;
+  readonly lifetime?: string | undefined;
 }
 
 const labelValue = /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
@@ -104,6 +109,7 @@ export function ownedAnnotations(identity: Identity & Marks): Record<string, str
     [keys.generation]: String(identity.generation),
     [keys.specHash]: identity.specHash,
     ...(identity.snapshot ? { [keys.snapshot]: identity.snapshot } : {}),
+    ...(identity.lifetime ? { [keys.lifetime]: identity.lifetime } : {}),
     ...Object.fromEntries(verbatim),
   };
 }

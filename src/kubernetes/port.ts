@@ -116,6 +116,8 @@ export interface Cluster {
   remove(kind: Kind, name: string, options: RemoveOptions): Promise<'gone' | 'deleting'>;
   /** Pages of metadata only, in the order of the server; a 410 restarts the listing. */
   listMetadata(kind: Kind, labelSelector: string, options?: CallOptions): AsyncIterable<MetadataPage>;
+  /** Whole objects, page by page: for what metadata does not tell. An empty selector takes everybody's. */
+  list<K extends Kind>(kind: K, labelSelector: string, options?: CallOptions): AsyncIterable<readonly KindMap[K][]>;
   /** Events about one object, newest last, at most 50. */
   events(uid: string, options?: CallOptions): Promise<readonly V1Event[]>;
 

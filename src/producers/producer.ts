@@ -4,7 +4,7 @@ import type { Inventory, LaunchAnswer, PendingJob } from '../inventory/port.ts';
 import type { Sealer } from '../inventory/secrets.ts';
 import type { Shelf } from '../inventory/shelf.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
-import { launchAttempts, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
+import { extendSchema, launchAttempts, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
 import type { SweepReport } from '../jobs/context.ts';
 import { idSchema } from '../jobs/ids.ts';
 import { parsePayload } from '../jobs/parse.ts';
@@ -40,6 +40,13 @@ export interface Producer {
   sweep(payload: unknown): Promise<{ jobId: string }>;
   /** Resolves with the reports of that sweep; `wait_timeout` when they are not there in time. */
   sweepReports(jobId: string, timeoutMs: number): Promise<{ reports: SweepReport[] }>;
+  /** Reports of the last sweeps, newest first; of one job when `id` is given. */
+  lastSweeps(id?: string): Promise<SweepReport[]>;
+  /** Moves an instance's end later, at most to the limits; `clamped` = they were met. */
+  extend(
+    payload: unknown,
+    by?: Caller,
+  ): Promise<{ readonly instanceId: string; readonly expiresAt: string; readonly clamped: boolean }>;
   offer(): Promise<Offer>;
   /** Opened on first use: readers of records never load BullMQ. */
   queues(): Promise<Queues>;
@@ -57,6 +64,7 @@ export interface ProducerOptions {
   /** What to validate against while no worker has published yet (a command line that has the configuration). */
   readonly fallbackOffer: Offer | undefined;
   readonly waitForReports: (jobId: string, timeoutMs: number) => Promise<SweepReport[]>;
+  readonly lastReports: () => Promise<SweepReport[]>;
 }
 
 export function createProducer(options: ProducerOptions): Producer {
@@ -86,6 +94,11 @@ export function createProducer(options: ProducerOptions): Producer {
       await add({ queue: 'sweep', jobId, name: 'sweep', data: request, priority: 1 });
       return { jobId };
     },
+    async lastSweeps(id) {
+      const reports = await options.lastReports();
+      return id === undefined ? reports : reports.filter((report) => report.id === id);
+    },
+    extend: async (payload, by = {}) => extend(options, payload, by, (await offer()).limits),
     sweepReports: async (jobId, timeoutMs) => ({ reports: await options.waitForReports(jobId, timeoutMs) }),
   };
 }
@@ -195,6 +208,27 @@ function withSecrets(payload: unknown, by: Caller): unknown {
 /** Covers the names of secrets, never their values (contract §4). */
 function requestHash(key: Uint8Array, payload: object, secretNames: readonly string[]): string {
   return sha256(`${Buffer.from(key).toString('hex')}\n${canonicalJson({ payload, secretNames: [...secretNames].sort() })}`);
+}
+
+async function extend(options: ProducerOptions, payload: unknown, by: Caller, limits: Offer['limits']) {
+  const { instanceId, bySeconds } = parsePayload(extendSchema, payload, 'extend');
+  const answer = await options.inventory.extend({
+    instanceId,
+    ...(by.anyOwner === true || by.owner === undefined ? {} : { owner: by.owner }),
+    by: bySeconds * 1000,
+    longest: limits.maxLifetimeSeconds * 1000,
+    suspended: limits.suspendedSeconds * 1000,
+  });
+  if (answer.kind === 'unfit')
+    throw new WindlassError(
+      'instance_conflict',
+      `The instance "${instanceId}" is ${answer.state}: only what runs or is suspended has an end to move.`,
+    );
+  if (answer.kind !== 'ok') {
+    if (answer.kind === 'gone') throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down already.`);
+    throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
+  }
+  return { instanceId, expiresAt: new Date(answer.expiresAt).toISOString(), clamped: answer.clamped };
 }
 
 async function teardown(options: ProducerOptions, payload: unknown, by: Caller, send: Send): Promise<Accepted> {

@@ -1,6 +1,7 @@
 import { type ConnectionOptions, Queue } from 'bullmq';
 import { effect } from '../effects.ts';
-import type { PendingJob } from '../inventory/port.ts';
+import type { JobRef, PendingJob } from '../inventory/port.ts';
+import type { JobState } from '../jobs/context.ts';
 
 export const queueNames = ['launch', 'teardown', 'sweep'] as const;
 export type QueueName = (typeof queueNames)[number];
@@ -38,6 +39,12 @@ export async function addJob(queues: Queues, job: PendingJob): Promise<void> {
   await effect('queue.add', job.jobId, async () => {
     await queues[job.queue].add(job.name, job.data, { jobId: job.jobId, priority: job.priority });
   });
+}
+
+export async function jobState(queues: Queues, job: JobRef): Promise<JobState> {
+  const state = await queues[job.queue].getJobState(job.jobId);
+  if (state === 'unknown') return 'missing';
+  return state === 'completed' || state === 'failed' ? 'ended' : 'open';
 }
 
 export async function closeQueues(queues: Queues): Promise<void> {

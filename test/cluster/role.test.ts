@@ -30,10 +30,12 @@ afterAll(async () => {
 
 it('the shipped Role is enough for launch, exec, keep, relaunch, teardown and a sweep, and opens no Secret', async () => {
   await mainFlow(world, 'role');
-  const { jobId } = await world.operator.producer.sweep({ version: 1, kinds: ['orphans'] });
+  const { jobId } = await world.operator.producer.sweep({ version: 1, kinds: ['all'] });
   const { reports } = await world.operator.producer.sweepReports(jobId, 30_000);
-  expect(reports).toMatchObject([{ sweep: 'orphans', deleted: 0 }]);
-  expect(reports[0]?.stopped).toBeUndefined();
+  const kinds = ['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'];
+  expect(reports.map(({ sweep, deleted, stopped }) => [sweep, deleted, stopped])).toEqual(
+    kinds.map((kind) => [kind, 0, undefined]),
+  );
   expect(await world.cluster.can({ verb: 'get', resource: 'secrets' })).toMatchObject({ allowed: false });
 }, 180_000);
 

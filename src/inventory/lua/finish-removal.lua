@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- A: hash, fence, generation, suspended ('1' or ''). The only script that ends a record.
+-- A: hash, fence, generation, suspended ('1' or ''), expiresIn (ms) or absent. The only script that ends a record.
 local hash = A.hash
 
 local function entomb(r)
@@ -32,6 +32,7 @@ end
 
 local function suspend(r)
   local changes = { state = 'suspended', pod = 'null', agent = 'null', stages = '[]', crashes = '0', readyAt = '0' }
+  if A.expiresIn then changes.expiresAt = int(NOW + tonumber(A.expiresIn)) end
   if tonumber(r.removeUpTo) <= tonumber(A.generation) then changes.removeUpTo = '0' end
   if r.intent == 'present' and r._next ~= '' then
     local placement = cjson.decode(r._next)

@@ -27,6 +27,8 @@ local function accept(r, changes)
   changes.intent = 'present'
   changes.deadlineAt = int(NOW + tonumber(A.deadlineMs))
   changes.failure, changes.crashes, changes.exitCode = 'null', '0', 'null'
+  -- What was sent anew is all there; a reconnect of a recovered instance brings nothing that was lost back.
+  if A.requestHash ~= '' then changes.recovered, changes.missing = 'false', '[]' end
   changes._requestHash = A.requestHash
   local after = change(hash, r, changes)
   keepSealed()
@@ -67,6 +69,12 @@ local function newGeneration(r)
   return accept(r, changes)
 end
 
+-- The request of a recovered instance is sent again: from now on it can be rebuilt. What runs is left as it is.
+local function complete(r)
+  keepSealed()
+  return answer('deduplicated', change(hash, r, { request = A.request.request, _requestHash = A.requestHash, missing = '[]' }))
+end
+
 local function decide()
   local r = load(hash)
   local tomb = redis.call('HMGET', key('tombstone', hash), 'owner', 'generation', 'fence')
@@ -77,10 +85,12 @@ local function decide()
   -- From here on the record is live and wanted. Until its job began, the same request is the same request.
   local begun = r._begun == r.generation .. '-' .. r.run
   if begun and r.state == 'suspended' then return newGeneration(r) end
-  if r._requestHash ~= A.requestHash then return { kind = 'conflict' } end
+  local forgotten = r._requestHash == ''
+  if not forgotten and r._requestHash ~= A.requestHash then return { kind = 'conflict' } end
   if begun and (r.state == 'lost' or (r.state == 'ready' and A.reconnect == '1')) then
     return accept(r, { run = int(tonumber(r.run) + 1), stages = '[]' })
   end
+  if forgotten then return complete(r) end
   return answer('deduplicated', r)
 end
 

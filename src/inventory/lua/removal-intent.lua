@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- A: hash, owner (absent = operator), intent, removal (JSON), rawJobId. Works when memory is full: it frees some.
+-- A: hash, owner (absent = operator), intent, removal (JSON), rawJobId, events, expected { generation, expiresAt } or
+--    absent. Works when memory is full: it frees some.
 local hash = A.hash
 
 local function answer(kind, r)
@@ -20,6 +21,9 @@ local function decide()
     return { kind = owner and (not A.owner or A.owner == owner) and 'gone' or 'missing' }
   end
   if A.owner and A.owner ~= r.owner then return { kind = 'missing' } end
+  -- Asked for by a sweep: only of what it looked at, not of what came since.
+  local e = A.expected
+  if e and (r.generation ~= e.generation or r.expiresAt ~= e.expiresAt) then return { kind = 'changed' } end
   -- Keeping the workspace of something that is already being removed is too late: the stronger intent stays.
   if r.intent == 'absent' or r.intent == A.intent then
     if r.state ~= 'cleanup_pending' then return answer('deduplicated', r) end
@@ -31,6 +35,7 @@ local function decide()
   local after = change(hash, r, {
     intent = A.intent, generation = generation, run = '1', removeUpTo = generation, removal = A.removal, _next = '',
   })
+  append(hash, generation, A.events)
   publishIntent(hash, after)
   return answer('accepted', after)
 end

@@ -7,6 +7,7 @@ import { createOrAdopt } from '../create.ts';
 import { judge, waitOutcome } from '../pod-judge.ts';
 import { removeByUid } from '../remove.ts';
 import { rebuilds, resumes } from '../resume.ts';
+import { ensureSnapshotMap, readSnapshot } from '../snapshots.ts';
 import type { Stage, StageContext } from '../stage.ts';
 import { noteFound, runningSet, takeUp } from '../take-up.ts';
 
@@ -48,8 +49,15 @@ export const pod: Stage = {
   },
 };
 
+/** Before the Pod that is made from it: whoever finds the Pod again finds its recipe too (design §7). */
+async function keepSnapshot(context: StageContext): Promise<void> {
+  const { snapshot } = context.record();
+  const stored = await readSnapshot(context.shelf, snapshot);
+  if (stored !== undefined) await ensureSnapshotMap(context.cluster, context.config.installation, snapshot, stored);
+}
+
 async function createPod(context: StageContext) {
-  await ensureAgent(context, 'once');
+  await Promise.all([ensureAgent(context, 'once'), keepSnapshot(context)]);
   const wanted = composePod(composeInput(context, 'pods'));
   const generation = context.record().generation;
   const created = await createOrAdopt(context, {

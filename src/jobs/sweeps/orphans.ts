@@ -1,170 +1,96 @@
 import type { V1ObjectMeta } from '@kubernetes/client-node';
-import { asWindlassError, WindlassError } from '../../errors.ts';
+import type { InstanceRecord, Tombstone } from '../../inventory/types.ts';
 import { keys } from '../../kubernetes/ownership.ts';
-import type { Cluster } from '../../kubernetes/port.ts';
-import type { JobContext, SweepEntry, SweepReport } from '../context.ts';
-import { checkEpoch, raiseEpoch } from '../epoch.ts';
-import { breakerTrips, judgeOrphan, type OrphanFacts } from './verdict.ts';
+import type { SweepEntry } from '../context.ts';
+import { hashOf, type OwnedKind, ownedKinds, ownedPages } from './owned.ts';
+import { ageSeconds, type Found, type Pass, type SweepPlan, serverNow, underLease } from './pass.ts';
+import { due, keep, type Sighting, type Verdict } from './verdict.ts';
 
-type OwnedKind = OrphanFacts['kind'];
+/** Objects of this installation that no live record knows. */
+export const orphans: SweepPlan = {
+  kind: 'orphans',
+  breaker: true,
+  async *look(pass) {
+    for (const kind of ownedKinds) {
+      for await (const page of ownedPages(pass, kind)) {
+        yield* await Promise.all(page.items.map((meta) => find(pass, { kind, meta, now: page.serverTime })));
+      }
+    }
+  },
+};
+
 interface Seen {
   readonly kind: OwnedKind;
   readonly meta: V1ObjectMeta;
-  readonly serverTime: number;
-}
-interface Options {
-  readonly dryRun: boolean;
-  readonly ackMassDelete: boolean;
+  /** The cluster's time when it was seen. */
+  readonly now: number;
 }
 
-const ownedKinds: readonly OwnedKind[] = ['pods', 'persistentvolumeclaims'];
-/** Sightings older than this are no "pass before": 3 sweep periods of the slowest sensible schedule. */
-const sightingTtlSeconds = 86_400;
-
-/** Objects of this installation without a live record, on every configured cluster; one unreadable cluster degrades only itself. */
-export async function sweepOrphans(context: JobContext, options: Options): Promise<SweepReport[]> {
-  const reports: SweepReport[] = [];
-  for (const name of context.clusters.names()) reports.push(await sweepCluster(context, context.clusters.get(name), options));
-  return reports;
+async function find(pass: Pass, seen: Seen): Promise<Found> {
+  const key = seen.meta.uid ?? '';
+  const entry = await judge(pass, seen, pass.seenBefore(key));
+  return { key, entry, act: () => removeOrphan(pass, seen, entry) };
 }
 
-async function sweepCluster(context: JobContext, cluster: Cluster, options: Options): Promise<SweepReport> {
-  const startedAt = Date.now();
-  const { dryRun, graceSeconds, maxDeletes } = context.config.sweeps.orphans;
-  const dry = options.dryRun || dryRun;
-  const entries: SweepEntry[] = [];
-  let objects = 0;
-  let stopped: SweepReport['stopped'];
-  try {
-    await assertEpoch(context, cluster);
-    // Cluster first, inventory after: an object made in between has its record by the time it is asked for (I21).
-    const seen = await listOwned(context, cluster);
-    objects = seen.length;
-    entries.push(...(await judgeAll(context, cluster, seen, graceSeconds)));
-    if (!dry) await raiseEpoch(cluster, context.shelf, context.config.installation, context.signal);
-    const candidates = entries.filter((entry) => entry.verdict === 'delete');
-    if (!options.ackMassDelete && breakerTrips(candidates.length, objects, context.config.sweeps.breaker)) {
-      throw new WindlassError(
-        'mass_delete_refused',
-        `The sweep would delete ${candidates.length} of ${objects} objects and stopped.`,
-      );
-    }
-    for (const entry of candidates.slice(0, maxDeletes))
-      replace(entries, entry, await act(context, cluster, entry, graceSeconds, dry));
-  } catch (thrown) {
-    context.signal.throwIfAborted();
-    const error = asWindlassError(thrown);
-    stopped = { code: error.code, message: error.message };
-    context.log.warn({ sweep: 'orphans', cluster: cluster.name, code: error.code }, 'sweep stopped');
-  }
-  return {
-    sweep: 'orphans',
-    cluster: cluster.name,
-    startedAt: new Date(startedAt).toISOString(),
-    durationMs: Math.max(0, Date.now() - startedAt),
-    dryRun: dry,
-    objects,
-    candidates: entries.filter((entry) => entry.verdict === 'delete').length,
-    deleted: entries.filter((entry) => entry.action === 'deleted').length,
-    ...(stopped === undefined ? {} : { stopped }),
-    entries: entries.filter((entry) => entry.verdict !== 'keep'),
-  };
-}
-
-async function assertEpoch(context: JobContext, cluster: Cluster): Promise<void> {
-  const verdict = await checkEpoch(cluster, context.shelf, context.config.installation, context.signal);
-  if (verdict === 'lost') throw new WindlassError('inventory_lost');
-  if (verdict === 'other') {
-    throw new WindlassError(
-      'inventory_lost',
-      `Another cluster answers as "${cluster.name}" than before; nothing is judged there.`,
-    );
-  }
-}
-
-async function listOwned(context: JobContext, cluster: Cluster): Promise<Seen[]> {
-  const seen: Seen[] = [];
-  for (const kind of ownedKinds) {
-    for await (const page of cluster.listMetadata(kind, `${keys.installation}=${context.config.installation}`, {
-      signal: context.signal,
-    })) {
-      for (const meta of page.items) seen.push({ kind, meta, serverTime: page.serverTime });
-    }
-  }
-  return seen;
-}
-
-async function judgeAll(
-  context: JobContext,
-  cluster: Cluster,
-  seen: readonly Seen[],
-  graceSeconds: number,
-): Promise<SweepEntry[]> {
-  const shelfName = `sightings:orphans:${cluster.name}`;
-  const before = new Set((await context.shelf.get<string[]>(shelfName)) ?? []);
-  const entries: SweepEntry[] = [];
-  for (const object of seen) entries.push(await judge(context, object, before.has(object.meta.uid ?? ''), graceSeconds));
-  const now = entries.filter((entry) => entry.verdict === 'delete' || entry.verdict === 'watch').map((entry) => entry.uid);
-  await context.shelf.put(shelfName, now, sightingTtlSeconds);
-  return entries;
-}
-
-async function judge(
-  context: JobContext,
-  { kind, meta, serverTime }: Seen,
-  before: boolean,
-  graceSeconds: number,
-): Promise<SweepEntry> {
+async function judge(pass: Pass, { kind, meta, now }: Seen, before: boolean): Promise<SweepEntry> {
   const hash = hashOf(meta.name ?? '', kind);
-  const created = new Date(meta.creationTimestamp ?? serverTime).getTime();
-  const ageSeconds = Math.max(0, Math.floor((serverTime - created) / 1000));
-  const about = { kind, name: meta.name ?? '', uid: meta.uid ?? '', ageSeconds, action: 'none' } as const;
+  const age = ageSeconds(new Date(meta.creationTimestamp ?? now).getTime(), now);
+  const about = { kind, name: meta.name ?? '', uid: meta.uid ?? '', ageSeconds: age, action: 'none' } as const;
   if (hash === undefined) return { ...about, rule: 'not_named_by_us', verdict: 'foreign', evidence: {} };
-  const record = await context.inventory.readByHash(hash);
-  const tombstone = record === undefined ? await context.inventory.tombstoneByHash(hash) : undefined;
-  return { ...about, ...judgeOrphan({ meta, kind, record, tombstone, sighting: { before, ageSeconds }, graceSeconds }) };
+  const record = await pass.inventory.readByHash(hash);
+  const tombstone = record === undefined ? await pass.inventory.tombstoneByHash(hash) : undefined;
+  const sighting = { before, ageSeconds: age };
+  return { ...about, ...judgeOrphan({ meta, kind, record, tombstone, sighting, graceSeconds: pass.settings.graceSeconds }) };
 }
 
-function hashOf(name: string, kind: OwnedKind): string | undefined {
-  const pattern = kind === 'pods' ? /^windlass-([0-9a-f]{20})$/ : /^windlass-([0-9a-f]{20})-workspace$/;
-  return pattern.exec(name)?.[1];
-}
-
-/** Under the instance's lease, on what is read again, by UID and resourceVersion (I12, I21). */
-async function act(
-  context: JobContext,
-  cluster: Cluster,
-  entry: SweepEntry,
-  graceSeconds: number,
-  dryRun: boolean,
-): Promise<SweepEntry> {
-  if (dryRun) return { ...entry, action: 'would_delete' };
-  const kind = entry.kind as OwnedKind;
-  const lease = await context.inventory.tryLease(hashOf(entry.name, kind) ?? '');
-  if (lease === undefined) return { ...entry, action: 'busy' };
-  try {
-    const object = await cluster.read(kind, entry.name, { signal: context.signal });
+/** On what is read again, by UID and resourceVersion: an adopted or replaced object makes the delete fail (I12, I21). */
+function removeOrphan(pass: Pass, { kind }: Seen, entry: SweepEntry): Promise<SweepEntry> {
+  return underLease(pass, hashOf(entry.name, kind) ?? '', entry, async (lease) => {
+    const object = await pass.cluster.read(kind, entry.name, { signal: pass.signal });
     if (object?.metadata?.uid !== entry.uid) return { ...entry, action: 'gone' };
-    const again = await judge(
-      context,
-      { kind, meta: object.metadata, serverTime: Date.now() + cluster.clockSkewMs() },
-      true,
-      graceSeconds,
-    );
+    const again = await judge(pass, { kind, meta: object.metadata, now: serverNow(pass.cluster) }, true);
     if (again.verdict !== 'delete') return { ...again, action: 'changed' };
     lease.assertHeld();
     const resourceVersion = object.metadata.resourceVersion ?? '';
-    await cluster.remove(kind, entry.name, { uid: entry.uid, resourceVersion, signal: context.signal });
-    context.log.info({ sweep: 'orphans', cluster: cluster.name, ...again }, 'orphan deleted');
+    await pass.cluster.remove(kind, entry.name, { uid: entry.uid, resourceVersion, signal: pass.signal });
     return { ...again, action: 'deleted' };
-  } catch (error) {
-    const { code, message } = asWindlassError(error);
-    return { ...entry, action: 'failed', evidence: { ...entry.evidence, code, message } };
-  } finally {
-    await lease.release();
-  }
+  });
 }
 
-function replace(entries: SweepEntry[], old: SweepEntry, next: SweepEntry): void {
-  entries[entries.indexOf(old)] = next;
+export interface OrphanFacts {
+  readonly meta: V1ObjectMeta;
+  readonly kind: OwnedKind;
+  readonly record: InstanceRecord | undefined;
+  readonly tombstone: Tombstone | undefined;
+  readonly sighting: Sighting;
+  readonly graceSeconds: number;
+}
+
+/**
+ * What an object of ours is that the inventory was asked about. Only what is provably nobody's is deleted: a doubt
+ * keeps it (I20), and a deletion needs an age past the grace and a second sighting (I21), unless its tombstone says so.
+ */
+export function judgeOrphan(facts: OrphanFacts): Verdict {
+  const { meta, kind, record, tombstone } = facts;
+  const annotations = meta.annotations ?? {};
+  const generation = Number(annotations[keys.generation] ?? Number.NaN);
+  if (!Number.isFinite(generation) || annotations[keys.nonce] === undefined)
+    return { rule: 'not_made_by_us', verdict: 'foreign', evidence: {} };
+  if (meta.deletionTimestamp !== undefined) return keep('being_deleted');
+  if (record !== undefined) {
+    if (belongs(record, kind, meta)) return keep('recorded', { state: record.state });
+    if (record.state === 'launching' || record.state === 'requested') return keep('launch_under_way', { state: record.state });
+    return due('delete', 'not_in_the_record', { state: record.state, generation, recordGeneration: record.generation }, facts);
+  }
+  if (tombstone !== undefined && generation <= tombstone.generation) {
+    return { rule: 'of_a_gone_instance', verdict: 'delete', evidence: { generation, tombstoneGeneration: tombstone.generation } };
+  }
+  if (kind === 'persistentvolumeclaims' && annotations[keys.retained] === 'true') return keep('retained');
+  return due('delete', 'no_record', { generation }, facts);
+}
+
+function belongs(record: InstanceRecord, kind: OwnedKind, meta: V1ObjectMeta): boolean {
+  const intent = record.creates[kind];
+  const recorded = kind === 'pods' ? record.pod?.uid : record.workspace?.claimUid;
+  return recorded === meta.uid || intent?.uid === meta.uid || intent?.nonce === meta.annotations?.[keys.nonce];
 }

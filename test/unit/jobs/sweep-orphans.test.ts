@@ -1,7 +1,8 @@
 import type { V1ObjectMeta } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import type { InstanceRecord } from '../../../src/inventory/types.ts';
-import { breakerTrips, judgeOrphan, type OrphanFacts } from '../../../src/jobs/sweeps/verdict.ts';
+import { judgeOrphan, type OrphanFacts } from '../../../src/jobs/sweeps/orphans.ts';
+import { breakerTrips } from '../../../src/jobs/sweeps/verdict.ts';
 import { keys } from '../../../src/kubernetes/ownership.ts';
 
 const meta = (extra: Partial<V1ObjectMeta> = {}, annotations: Record<string, string> = {}): V1ObjectMeta => ({

@@ -1,0 +1,163 @@
+import { agentPort } from '../agent/protocol.ts';
+import type { Config } from '../config/schema.ts';
+import type { RecoveredRecord } from '../inventory/port.ts';
+import type { CreateRecord, InstanceRecord, StageRecord, WorkspaceRecord } from '../inventory/types.ts';
+import { type Identity, keys } from '../kubernetes/ownership.ts';
+import type { Cluster } from '../kubernetes/port.ts';
+import { volumes as volumeNames } from '../kubernetes/reserved.ts';
+import { claimName } from '../names.ts';
+import { launchAttempts } from './catalog.ts';
+import { generationOf, type LostObjects, type LostState } from './recover-verdict.ts';
+
+/** What only the request knew: gone until the launch is sent again. */
+export const missing: readonly string[] = ['env', 'prepare', 'secretEnv'];
+
+/** At least so long from the recovery on, whatever the lifetime was: its user learns of it first. */
+const leastMs = 3_600_000;
+
+export interface Rebuild extends LostObjects {
+  readonly config: Config;
+  readonly cluster: Cluster;
+  readonly identity: Identity;
+  readonly state: LostState;
+  /** Redis ms. */
+  readonly now: number;
+  readonly stages: readonly string[];
+  /** The agent's new token, encrypted. */
+  readonly token: string | undefined;
+}
+
+type Fields = RecoveredRecord['fields'];
+
+/** The record as far as the objects tell it: pure, so that it can be looked at before anything is written. */
+export function rebuildRecord(input: Rebuild): RecoveredRecord {
+  const { identity, state, token } = input;
+  const generation = Math.max(generationOf(input.pod?.metadata), generationOf(input.claim?.metadata));
+  return {
+    instanceId: identity.instanceId,
+    owner: identity.owner,
+    fields: {
+      ...placement(input),
+      ...times(input),
+      ...objects(input),
+      ...ending(input, generation),
+      generation,
+      run: 1,
+      recovered: true,
+      missing,
+    },
+    secrets: token === undefined ? {} : { agentToken: token },
+    events: [{ type: 'recovered', rule: state.rule, state: state.kind, missing }],
+  };
+}
+
+function placement({ config, cluster, identity, pod, claim }: Rebuild) {
+  // The label holds whichever of the two the launch named.
+  const app =
+    identity.app ??
+    (config.profiles[identity.profile] === undefined && config.apps[identity.profile] !== undefined ? identity.profile : '');
+  const profile = app === '' ? identity.profile : '';
+  const { instanceId, owner, taskId, sessionId, environmentId } = identity;
+  const ids = Object.fromEntries(Object.entries({ taskId, sessionId, environmentId }).filter(([, id]) => id !== undefined));
+  const payload = { version: 1, instanceId, owner, cluster: cluster.name, ...(app === '' ? { profile } : { app }), ...ids };
+  const snapshot = pod?.metadata?.annotations?.[keys.snapshot] ?? claim?.metadata?.annotations?.[keys.snapshot] ?? '';
+  return {
+    cluster: cluster.name,
+    namespace: cluster.namespace,
+    profile,
+    app,
+    snapshot,
+    request: { payload, requestHash: '' },
+    limits: {},
+    attemptsLeft: launchAttempts,
+  };
+}
+
+function times({ config, identity, pod, claim, now, state }: Rebuild) {
+  const lifetime = lifetimeOf(pod?.metadata?.annotations?.[keys.lifetime]) ?? { ...config.profiles[identity.profile]?.lifetime };
+  const made = [pod, claim].map((object) => object?.metadata?.creationTimestamp).filter((time) => time !== undefined);
+  const createdAt = Math.min(now, ...made.map((time) => new Date(time).getTime()));
+  const maxSeconds = Number(lifetime.maxSeconds ?? config.limits.maxLifetimeSeconds);
+  const until = state.kind === 'suspended' ? now + config.limits.suspendedSeconds * 1000 : createdAt + maxSeconds * 1000;
+  return {
+    lifetime,
+    createdAt,
+    readyAt: state.kind === 'ready' ? createdAt : 0,
+    deadlineAt: now,
+    expiresAt: Math.max(until, now + leastMs),
+  };
+}
+
+function lifetimeOf(text: string | undefined): Record<string, unknown> | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch {
+    return undefined; // Somebody changed the annotation: the configuration decides.
+  }
+}
+
+function objects(input: Rebuild): Pick<Fields, 'pod' | 'workspace' | 'creates' | 'agent' | 'restartCount'> {
+  const { pod, claim, state, identity, mainContainer } = input;
+  const meta = pod?.metadata;
+  const main = pod?.status?.containerStatuses?.find((status) => status.name === mainContainer);
+  const recordedPod = {
+    name: meta?.name ?? '',
+    uid: meta?.uid ?? '',
+    node: pod?.spec?.nodeName ?? '',
+    ip: pod?.status?.podIP ?? '',
+    createdByGeneration: generationOf(meta),
+    ...(main?.containerID === undefined ? {} : { main: { name: mainContainer, id: main.containerID } }),
+  };
+  const agent = { id: identity.instanceId, port: agentPort, transport: 'port_forward', state: 'healthy' } as const;
+  return {
+    pod: pod === undefined ? null : recordedPod,
+    workspace: workspaceOf(input),
+    creates: { ...createOf('pods', pod?.metadata), ...createOf('persistentvolumeclaims', claim?.metadata) },
+    agent: state.kind === 'ready' && input.token !== undefined ? agent : null,
+    restartCount: main?.restartCount ?? 0,
+  };
+}
+
+function workspaceOf({ pod, claim, identity }: Rebuild): WorkspaceRecord {
+  const own = claimName(identity.hash);
+  if (claim !== undefined) {
+    return {
+      mode: 'managed_pvc',
+      claimName: own,
+      claimUid: claim.metadata?.uid ?? '',
+      created: true,
+      createdByGeneration: generationOf(claim.metadata),
+    };
+  }
+  const other = pod?.spec?.volumes?.find((volume) => volume.name === volumeNames.workspace)?.persistentVolumeClaim?.claimName;
+  if (other !== undefined && other !== own)
+    return { mode: 'existing_claim', claimName: other, claimUid: '', created: false, createdByGeneration: 0 };
+  return { mode: 'empty_dir', claimName: '', claimUid: '', created: false, createdByGeneration: 0 };
+}
+
+function createOf(kind: CreateRecord['kind'], meta: NonNullable<LostObjects['pod']>['metadata']): Record<string, CreateRecord> {
+  if (meta?.uid === undefined) return {};
+  const nonce = meta.annotations?.[keys.nonce] ?? '';
+  const sentAt = new Date(meta.creationTimestamp ?? 0).getTime();
+  return { [kind]: { kind, name: meta.name ?? '', nonce, generation: generationOf(meta), sentAt, uid: meta.uid, open: false } };
+}
+
+function ending(
+  { state, stages, identity }: Rebuild,
+  generation: number,
+): Pick<Fields, 'state' | 'intent' | 'stages'> & Partial<InstanceRecord> {
+  const done = stages.map((name): StageRecord => ({ name, state: 'done' }));
+  if (state.kind !== 'removing') {
+    if (state.kind === 'suspended') return { state: 'suspended', intent: 'suspended', stages: [] };
+    return { state: state.kind, intent: 'present', stages: state.kind === 'ready' ? done : [] };
+  }
+  const { keepWorkspace } = state;
+  const removal = {
+    version: 1,
+    instanceId: identity.instanceId,
+    reason: state.rule.replaceAll('_', ' '),
+    ...(keepWorkspace ? { keepWorkspace } : {}),
+  };
+  return { state: 'removing', intent: keepWorkspace ? 'suspended' : 'absent', stages: [], removeUpTo: generation, removal };
+}

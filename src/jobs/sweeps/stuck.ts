@@ -1,0 +1,157 @@
+import type { V1ObjectMeta } from '@kubernetes/client-node';
+import type { JobRef, Lease } from '../../inventory/port.ts';
+import type { CreateRecord, InstanceRecord } from '../../inventory/types.ts';
+import { adoptable } from '../../kubernetes/ownership.ts';
+import type { JobState, SweepEntry } from '../context.ts';
+import { hashOf, type OwnedKind, ownedKinds, ownedPages } from './owned.ts';
+import { ageSeconds, type Found, type Pass, type SweepPlan, underLease } from './pass.ts';
+import { aboutRecord, recordPages } from './records.ts';
+import { due, keep, type Sighting, type Verdict } from './verdict.ts';
+
+/** Half-way with nobody on it: lost jobs, failed rollbacks, open create intents, objects that stay Terminating. */
+export const stuck: SweepPlan = {
+  kind: 'stuck',
+  breaker: true,
+  async *look(pass) {
+    for (const kind of ownedKinds) {
+      for await (const page of ownedPages(pass, kind))
+        yield* page.items.flatMap((meta) => terminating(pass, kind, meta, page.serverTime));
+    }
+    const states = [
+      'requested',
+      'launching',
+      'rolling_back',
+      'removing',
+      'cleanup_pending',
+      'failed',
+      'lost',
+      'suspended',
+    ] as const;
+    for await (const page of recordPages(pass, states)) {
+      const now = await pass.inventory.now();
+      yield* await Promise.all(page.map((record) => find(pass, record, now)));
+    }
+  },
+};
+
+/** The API server finishes a deletion, or a finalizer of somebody else holds it: we can only tell. */
+function terminating(pass: Pass, kind: OwnedKind, meta: V1ObjectMeta, now: number): Found[] {
+  if (meta.deletionTimestamp === undefined) return [];
+  const age = ageSeconds(new Date(meta.deletionTimestamp).getTime(), now);
+  if (age < pass.settings.graceSeconds) return [];
+  const evidence = {
+    deletionTimestamp: new Date(meta.deletionTimestamp).toISOString(),
+    finalizers: meta.finalizers ?? [],
+    hash: hashOf(meta.name ?? '', kind) ?? null,
+  };
+  const about = { kind, name: meta.name ?? '', uid: meta.uid ?? '', ageSeconds: age, action: 'none' } as const;
+  return [{ key: meta.uid ?? '', entry: { ...about, rule: 'stays_terminating', verdict: 'report', evidence } }];
+}
+
+async function find(pass: Pass, record: InstanceRecord, now: number): Promise<Found> {
+  const key = `${record.hash} ${record.generation} ${record.run}`;
+  const entry = await judge(
+    pass,
+    record,
+    now,
+    pass.seenBefore(key),
+    (await pass.inventory.leaseHolder(record.hash)) !== undefined,
+  );
+  return { key, entry, act: () => act(pass, record, entry) };
+}
+
+async function judge(pass: Pass, record: InstanceRecord, now: number, before: boolean, held: boolean): Promise<SweepEntry> {
+  const about = aboutRecord(record, now);
+  const job = isHalfWay(record) ? await pass.jobState(jobOf(record)) : 'missing';
+  const facts = {
+    record,
+    held,
+    job,
+    now,
+    sighting: { before, ageSeconds: about.ageSeconds },
+    graceSeconds: pass.settings.graceSeconds,
+  };
+  return { ...about, ...judgeStuck(facts) };
+}
+
+/** The queue entry that should be at work on a half-way record. */
+export function jobOf(record: InstanceRecord): JobRef {
+  const { hash, generation, run, removeUpTo } = record;
+  if (removeUpTo === 0 && record.intent === 'present') return { queue: 'launch', jobId: `launch-${hash}-${generation}-${run}` };
+  // A newer launch that waits has taken over the record's generation and run.
+  const [of, at] = record.intent === 'present' ? [removeUpTo, 1] : [generation, run];
+  return { queue: 'teardown', jobId: `teardown-${hash}-${of}-${at}` };
+}
+
+function act(pass: Pass, seen: InstanceRecord, entry: SweepEntry): Promise<SweepEntry> {
+  return underLease(pass, seen.hash, entry, async (lease) => {
+    const record = await pass.inventory.readByHash(seen.hash);
+    if (record === undefined) return { ...entry, action: 'gone' };
+    const again = await judge(pass, record, await pass.inventory.now(), true, false);
+    if (again.verdict !== entry.verdict || record.updatedAt !== seen.updatedAt) return { ...again, action: 'changed' };
+    if (again.verdict === 'settle') return settleCreates(pass, lease, record, again);
+    const added = await pass.inventory.requeue(lease, again.rule === 'job_ended');
+    return added === undefined
+      ? { ...again, action: 'changed' }
+      : { ...again, action: 'done', evidence: { ...again.evidence, ...added } };
+  });
+}
+
+/** What a send of long ago left behind is removed by UID; then the intents are closed (I5). */
+async function settleCreates(pass: Pass, lease: Lease, record: InstanceRecord, entry: SweepEntry): Promise<SweepEntry> {
+  const removed: string[] = [];
+  for (const intent of openCreates(record)) {
+    const object = await pass.cluster.read(intent.kind, intent.name, { signal: pass.signal });
+    const meta = object?.metadata ?? {};
+    if (object === undefined || adoptable(meta, { nonce: intent.nonce }) === 'foreign') continue;
+    lease.assertHeld();
+    await pass.cluster.remove(intent.kind, intent.name, {
+      uid: meta.uid ?? '',
+      resourceVersion: meta.resourceVersion ?? '',
+      signal: pass.signal,
+    });
+    removed.push(`${intent.kind}/${intent.name}`);
+  }
+  const creates = Object.fromEntries(Object.entries(record.creates).filter(([, intent]) => !intent.open));
+  await pass.inventory.write(lease, { set: { creates } });
+  return { ...entry, action: 'done', evidence: { ...entry.evidence, removed } };
+}
+
+const openCreates = (record: InstanceRecord): CreateRecord[] => Object.values(record.creates).filter((intent) => intent.open);
+const halfWay: readonly string[] = [
+  'requested',
+  'launching',
+  'rolling_back',
+  'removing',
+  'cleanup_pending',
+] satisfies InstanceRecord['state'][];
+const isHalfWay = (record: InstanceRecord): boolean => halfWay.includes(record.state);
+/** A create may land this long after it was sent (I5). */
+const lateCommitMs = 60_000;
+
+export interface StuckFacts {
+  readonly record: InstanceRecord;
+  /** Somebody has the instance's lease. */
+  readonly held: boolean;
+  /** Of the job that should be at work on it. */
+  readonly job: JobState;
+  readonly now: number;
+  readonly sighting: Sighting;
+  readonly graceSeconds: number;
+}
+
+export function judgeStuck(facts: StuckFacts): Verdict {
+  const { record, held, job, now } = facts;
+  const evidence = { state: record.state, intent: record.intent, generation: record.generation, run: record.run };
+  if (held) return keep('somebody_is_on_it');
+  if (!isHalfWay(record)) {
+    const late = openCreates(record).filter((intent) => now - intent.sentAt >= lateCommitMs);
+    if (late.length === 0) return keep('at_rest');
+    return due('settle', 'create_never_settled', { ...evidence, creates: late.map((intent) => intent.name) }, facts);
+  }
+  if (job === 'open') return keep('its_job_is_queued');
+  const broken = record.state === 'cleanup_pending' && record.failure?.code === 'invariant_broken';
+  if (broken && record.intent === 'present')
+    return { rule: 'needs_a_person', verdict: 'report', evidence: { ...evidence, failure: record.failure?.message } };
+  return due('requeue', job === 'missing' ? 'job_lost' : 'job_ended', { ...evidence, job }, facts);
+}
