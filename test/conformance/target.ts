@@ -24,6 +24,7 @@ export interface Target extends KubeHttp {
   readonly sandboxed: boolean;
   /** What the product itself uses. */
   readonly cluster: Cluster;
+  readonly kubeconfig: string;
   readonly namespace: string;
   /** Path of the namespace. */
   readonly home: string;
@@ -74,6 +75,7 @@ export async function openTarget(labels: Record<string, string> = {}): Promise<T
     ...http,
     sandboxed,
     cluster: clusters.get('main'),
+    kubeconfig,
     namespace,
     home,
     image: 'busybox:local',

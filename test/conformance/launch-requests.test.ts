@@ -1,0 +1,60 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { EffectMessage } from '../../src/effects.ts';
+import { createWorld, type World } from '../support/world.ts';
+import { openTarget } from './target.ts';
+
+const target = await openTarget();
+let world: World;
+
+interface UndiciRequest {
+  readonly request: { readonly method: string; readonly path: string };
+}
+
+/** Counts what is sent to the API meanwhile: HTTP requests by method and kind, and streams by their effect. */
+async function countRequests(run: () => Promise<unknown>): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  const count = (what: string) => {
+    counts[what] = (counts[what] ?? 0) + 1;
+  };
+  const onRequest = (message: unknown) => {
+    const { method, path } = (message as UndiciRequest).request;
+    const kind = new RegExp(`^/api/v1/namespaces/${target.namespace}/([a-z]+)`).exec(path)?.[1];
+    if (kind !== undefined) count(`${path.includes('watch=') ? 'WATCH' : method} ${kind}`);
+  };
+  const onEffect = (message: unknown) => {
+    const { phase, name } = message as EffectMessage;
+    if (phase === 'before' && ['kube.exec', 'kube.forward'].includes(name)) count(name);
+  };
+  subscribe('undici:request:create', onRequest);
+  subscribe('windlass:effect', onEffect);
+  try {
+    await run();
+  } finally {
+    unsubscribe('undici:request:create', onRequest);
+    unsubscribe('windlass:effect', onEffect);
+  }
+  return Object.fromEntries(Object.entries(counts).sort());
+}
+
+const launch = async (id: string) => {
+  await world.operator.producer.launch({ version: 1, instanceId: id, profile: 'node' });
+  await world.ready(id);
+};
+
+beforeAll(async () => {
+  const storageClass = target.classes.immediate;
+  world = await createWorld({ kubeconfig: target.kubeconfig, namespace: target.namespace, image: 'node:local', storageClass });
+  await world.worker();
+  // The first launch also opens the watches and makes the shared ConfigMaps.
+  await launch('first');
+});
+afterAll(async () => {
+  await world?.stop();
+  await target.close();
+});
+
+it('a launch costs four requests on every cluster, and none while it waits', async () => {
+  const counts = await countRequests(() => launch('second'));
+  expect(counts).toEqual({ 'POST persistentvolumeclaims': 1, 'POST pods': 1, 'kube.exec': 1, 'kube.forward': 1 });
+});
