@@ -36,7 +36,9 @@ const summary = {
 if (values.json) process.stdout.write(`${JSON.stringify({ schema: 'windlass/v1', ...summary, kills: results })}\n`);
 else {
   const { p50, p99 } = summary.resumedMs;
-  process.stdout.write(`SIGKILL to resumed: p50 ${p50} ms, p99 ${p99} ms; ${summary.notReached} not reached; ${summary.seconds} s\n`);
+  process.stdout.write(
+    `SIGKILL to resumed: p50 ${p50} ms, p99 ${p99} ms; ${summary.notReached} not reached; ${summary.seconds} s\n`,
+  );
   process.stdout.write(`${summary.passed + summary.notReached} passed, ${summary.failed} failed\n`);
 }
 process.exitCode = summary.failed === 0 && summary.passed > 0 ? 0 : 1;

@@ -1,5 +1,5 @@
-import { randomInt } from '../random.ts';
 import type { WorkerHandle } from '../../../src/main.ts';
+import { randomInt } from '../random.ts';
 import { createWorld, type World } from '../world.ts';
 import { type Scenario, scenarios } from './scenarios.ts';
 import { standby, type Victim } from './victim.ts';
@@ -60,10 +60,17 @@ async function findKills(lanes: readonly Lane[], options: MatrixOptions): Promis
   kills.sort((a, b) => (`${a.scenario.name} ${a.point}` < `${b.scenario.name} ${b.point}` ? -1 : 1));
   if (options.share === undefined) return kills;
   const random = randomInt(options.share.seed);
-  return Array.from({ length: Math.min(options.share.kills, kills.length) }, () => kills.splice(random(kills.length), 1)[0] as Kill);
+  return Array.from(
+    { length: Math.min(options.share.kills, kills.length) },
+    () => kills.splice(random(kills.length), 1)[0] as Kill,
+  );
 }
 
-async function eachLane<T>(lanes: readonly Lane[], work: readonly T[], run: (lane: Lane, item: T) => Promise<void>): Promise<void> {
+async function eachLane<T>(
+  lanes: readonly Lane[],
+  work: readonly T[],
+  run: (lane: Lane, item: T) => Promise<void>,
+): Promise<void> {
   const left = [...work];
   const take = async (lane: Lane) => {
     for (let item = left.shift(); item !== undefined; item = left.shift()) await run(lane, item);
@@ -91,7 +98,11 @@ async function openLane(options: MatrixOptions, at: number): Promise<Lane> {
     return taken;
   };
   /** Prepares, starts the victim alone, asks, and lets `wait` decide when the heir comes. */
-  const run = async (scenario: Scenario, arm: (victim: Victim) => Promise<void>, wait: (victim: Victim, id: string) => Promise<void>) => {
+  const run = async (
+    scenario: Scenario,
+    arm: (victim: Victim) => Promise<void>,
+    wait: (victim: Victim, id: string) => Promise<void>,
+  ) => {
     const id = `${scenario.name} ${runs++}`;
     const one = await victim(scenario.queues);
     try {
@@ -141,7 +152,11 @@ async function openLane(options: MatrixOptions, at: number): Promise<Lane> {
   };
 }
 
-type Run = (scenario: Scenario, arm: (victim: Victim) => Promise<void>, wait: (victim: Victim, id: string) => Promise<void>) => Promise<number | undefined>;
+type Run = (
+  scenario: Scenario,
+  arm: (victim: Victim) => Promise<void>,
+  wait: (victim: Victim, id: string) => Promise<void>,
+) => Promise<number | undefined>;
 
 async function recordEffects(scenario: Scenario, run: Run): Promise<string[]> {
   const points = new Set<string>();

@@ -1,6 +1,6 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict';
-import { claimName, podName } from '../../../src/names.ts';
 import type { InstanceRecord } from '../../../src/inventory/types.ts';
+import { claimName, podName } from '../../../src/names.ts';
 import type { World } from '../world.ts';
 
 /** What was there before the killed worker was asked: nothing, or a record to compare with. */
@@ -126,7 +126,12 @@ const sweep: Scenario = {
     await world.gone(id);
     const { name = '', labels = {}, annotations = {} } = claim.metadata;
     const { accessModes = [], resources = {} } = claim.spec ?? {};
-    const late = { apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name, labels, annotations }, spec: { accessModes, resources } };
+    const late = {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: { name, labels, annotations },
+      spec: { accessModes, resources },
+    };
     await world.cluster.create('persistentvolumeclaims', late, {});
     deepStrictEqual((await world.leftovers()).length, 1);
     return record;

@@ -7,6 +7,8 @@ import { pathToFileURL } from 'node:url';
 
 await import(pathToFileURL(join(import.meta.dirname, '../../../dist/main.js')).href);
 const started = new Promise((resolve) => process.on('message', (message) => (message.start ? resolve() : arm(message))));
+// A test run that is ended must not leave its victims behind.
+process.on('disconnect', () => process.exit());
 process.send({ warm: true });
 await started;
 process.channel.unref();

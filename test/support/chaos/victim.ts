@@ -33,9 +33,7 @@ export async function standby(loaded: LoadedConfig, queues: string): Promise<Vic
     env: { ...process.env, WINDLASS__LOG__LEVEL: 'info' },
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });
-  const kill = () => child.kill('SIGKILL');
-  process.once('exit', kill);
-  const dead = once(child, 'exit').finally(() => process.off('exit', kill));
+  const dead = once(child, 'exit');
   const log = logOf(child);
   const answer = (word: string) =>
     until(child, log, (done) => child.on('message', (message: Record<string, unknown>) => message[word] === true && done()));
@@ -60,7 +58,8 @@ export async function standby(loaded: LoadedConfig, queues: string): Promise<Vic
         blocked = true;
       });
       const stopped = async () => / T /.test(await readFile(`/proc/${child.pid}/stat`, 'utf8'));
-      if (!(await poll(async () => blocked || (await stopped()), { everyMs: 20, forMs: 30_000 }))) throw new Error(`it never halted:\n${log.text}`);
+      if (!(await poll(async () => blocked || (await stopped()), { everyMs: 20, forMs: 30_000 })))
+        throw new Error(`it never halted:\n${log.text}`);
     },
     async watch(seen) {
       child.on('message', (message: { point?: string }) => message.point !== undefined && seen(message.point));
