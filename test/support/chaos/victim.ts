@@ -18,8 +18,10 @@ export interface Victim {
   halted(): Promise<void>;
   /** Calls back with each of its effects, `before redis.begin#1`. */
   watch(seen: (point: string) => void): Promise<void>;
-  /** Resolves when it is dead, however that came. */
-  readonly dead: Promise<unknown>;
+  /** Resolves once it has logged these words. */
+  says(words: string): Promise<void>;
+  /** Resolves with exit code and signal when it is dead, however that came. */
+  readonly dead: Promise<unknown[]>;
   /** Ends it if it lives. */
   end(): Promise<void>;
 }
@@ -61,6 +63,7 @@ export async function standby(loaded: LoadedConfig, queues: string): Promise<Vic
       if (!(await poll(async () => blocked || (await stopped()), { everyMs: 20, forMs: 30_000 })))
         throw new Error(`it never halted:\n${log.text}`);
     },
+    says: (words) => until(child, log, (done) => log.onLine(words, done)),
     async watch(seen) {
       child.on('message', (message: { point?: string }) => message.point !== undefined && seen(message.point));
       await send({ watch: true }, 'armed');
@@ -81,7 +84,8 @@ function logOf(child: ChildProcess): Log {
   const log: Log = {
     text: '',
     onLine(words, done) {
-      child.stderr?.on('data', () => log.text.includes(words) && done());
+      if (log.text.includes(words)) done();
+      else child.stderr?.on('data', () => log.text.includes(words) && done());
     },
   };
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
