@@ -1,3 +1,4 @@
+import { poll } from '../../../src/clock.ts';
 import type { WorkerHandle } from '../../../src/main.ts';
 import { randomInt } from '../random.ts';
 import { createWorld, type World } from '../world.ts';
@@ -158,13 +159,21 @@ type Run = (
   wait: (victim: Victim, id: string) => Promise<void>,
 ) => Promise<number | undefined>;
 
+/** No effect for this long: an undisturbed run has ended. */
+const quietMs = 3000;
+
 async function recordEffects(scenario: Scenario, run: Run): Promise<string[]> {
   const points = new Set<string>();
+  let lastAt = Date.now();
+  const seen = (point: string) => {
+    points.add(point);
+    if (!point.includes('redis.renew')) lastAt = Date.now();
+  };
+  const quiet = async () => Date.now() - lastAt > quietMs;
   await run(
     scenario,
-    (one) => one.watch((point) => points.add(point)),
-    // Long enough for every effect of an undisturbed run, the queue's own included.
-    async (one) => void (await diesWithin(one, 6000)),
+    (one) => one.watch(seen),
+    async () => void (await poll(quiet, { everyMs: 100, forMs: 60_000 })),
   );
   // Timers and hints repeat these as often as time goes by; the first few stand for all.
   return [...points].filter((point) => !/ redis\.(renew#(?!1$)|(claim-waiters|wake)#(?![1-3]$))/.test(point));
