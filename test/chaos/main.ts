@@ -21,7 +21,7 @@ const results = await crashMatrix({
   image: 'node:24',
   lanes: Number(values.lanes),
   only: values.only,
-  ...(values.kills === undefined ? {} : { share: { kills: Number(values.kills), seed: Number(values.seed) } }),
+  ...(values.kills === undefined ? {} : { share: { scenarios: 6, kills: Number(values.kills), seed: Number(values.seed) } }),
   told: (result) => process.stderr.write(`${lineOf(result)}\n`),
 }).finally(() => cluster.close());
 

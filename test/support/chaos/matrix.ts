@@ -11,8 +11,8 @@ export interface MatrixOptions {
   readonly image: string;
   /** Kills under way at a time, each with a Redis and an installation of its own. */
   readonly lanes: number;
-  /** Only so many kills, drawn by `seed` over all scenarios; all of them when undefined. */
-  readonly share?: { readonly kills: number; readonly seed: number };
+  /** Only so many scenarios, and so many kills over them, drawn by `seed`; all of them when undefined. */
+  readonly share?: { readonly scenarios: number; readonly kills: number; readonly seed: number };
   /** Only scenarios whose name has this in it. */
   readonly only?: string;
   readonly told?: (result: KillResult) => void;
@@ -53,18 +53,17 @@ export async function crashMatrix(options: MatrixOptions): Promise<KillResult[]>
 }
 
 async function findKills(lanes: readonly Lane[], options: MatrixOptions): Promise<Kill[]> {
-  const chosen = scenarios.filter((scenario) => scenario.name.includes(options.only ?? ''));
+  const known = scenarios.filter((scenario) => scenario.name.includes(options.only ?? ''));
+  const random = randomInt(options.share?.seed ?? 0);
+  const draw = <T>(from: T[], count: number) =>
+    Array.from({ length: Math.min(count, from.length) }, () => from.splice(random(from.length), 1)[0] as T);
+  const chosen = options.share === undefined ? known : draw([...known], options.share.scenarios);
   const kills: Kill[] = [];
   await eachLane(lanes, chosen, async (lane, scenario) => {
     for (const point of await lane.record(scenario)) kills.push({ scenario, point });
   });
   kills.sort((a, b) => (`${a.scenario.name} ${a.point}` < `${b.scenario.name} ${b.point}` ? -1 : 1));
-  if (options.share === undefined) return kills;
-  const random = randomInt(options.share.seed);
-  return Array.from(
-    { length: Math.min(options.share.kills, kills.length) },
-    () => kills.splice(random(kills.length), 1)[0] as Kill,
-  );
+  return options.share === undefined ? kills : draw(kills, options.share.kills);
 }
 
 async function eachLane<T>(
