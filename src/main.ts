@@ -220,9 +220,9 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
   const schedules = options.queues.includes('sweep');
   const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, schedules });
   await upkeep.first;
-  const wakeups = await startWakeups({ inventory, clusters, queues, log });
-  const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
   const context = { config, inventory, shelf, clusters, keyring, recipes, log, jobState: (job: JobRef) => jobState(queues, job) };
+  const wakeups = await startWakeups(context, queues);
+  const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
   const consumers = options.queues.map(
     (queue): Consumer =>
       startConsumer({

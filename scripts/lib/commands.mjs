@@ -4,7 +4,7 @@ import { npm } from './packages.mjs';
 import { root } from './paths.mjs';
 import { Failure, run } from './run-command.mjs';
 
-const commands = { check, demo, test, 'test:cluster': testCluster, bench };
+const commands = { check, demo, test, 'test:cluster': testCluster, bench, chaos };
 const everything = ['redis-server', 'bubblewrap'];
 
 /** Sets up what the command needs, runs it, and resolves with the exit code. */
@@ -60,4 +60,11 @@ async function bench([name = 'launch', ...args], install) {
   await setup({ install, tools: everything });
   await (await import('../build.mjs')).build();
   return run(process.execPath, ['--import', 'tsx', join(root, `test/bench/${name}.ts`), ...args], { check: false, stdout: 1 });
+}
+
+/** The crash matrix: a worker is killed at every effect of every job, another goes on. */
+async function chaos(args, install) {
+  await setup({ install, tools: everything });
+  await (await import('../build.mjs')).build();
+  return run(process.execPath, ['--import', 'tsx', join(root, 'test/chaos/main.ts'), ...args], { check: false, stdout: 1 });
 }

@@ -34,11 +34,14 @@ export function startConsumer(options: ConsumerOptions): Consumer {
   const { context, queue } = options;
   let progressAt = Date.now();
   const running = new Set<string>();
+  let draining = false;
   const process = async (job: Job, token: string | undefined, signal: AbortSignal | undefined) => {
     const id = job.id ?? '';
     progressAt = Date.now();
     running.add(id);
     try {
+      // Fetched while the drain began: cancelAllJobs did not see it yet.
+      if (draining) return await settle(job, token ?? '', exitOf(new WindlassError('interrupted')), context.inventory);
       const exit = await attempt(options, job, signal ?? new AbortController().signal);
       return await settle(job, token ?? '', exit, context.inventory);
     } finally {
@@ -68,7 +71,10 @@ export function startConsumer(options: ConsumerOptions): Consumer {
     queue,
     lastProgress: () => progressAt,
     running: () => running.size,
-    drain: (graceMs) => drain(worker, graceMs),
+    drain(graceMs) {
+      draining = true;
+      return drain(worker, graceMs);
+    },
   };
 }
 

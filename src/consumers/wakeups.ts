@@ -1,21 +1,23 @@
 import { Job } from 'bullmq';
-import { asWindlassError } from '../errors.ts';
-import type { Inventory } from '../inventory/port.ts';
-import type { Log } from '../jobs/context.ts';
-import type { Clusters } from '../kubernetes/port.ts';
+import { asWindlassError, WindlassError } from '../errors.ts';
+import type { JobRef, PendingJob } from '../inventory/port.ts';
+import { isOutOfMemory } from '../inventory/redis-error.ts';
+import type { JobContext } from '../jobs/context.ts';
 import { addJob, type Queues } from '../producers/queue.ts';
 import { promoteFirst } from './disposition.ts';
 import { podSignature } from './pod-signature.ts';
+import { createRemovalsWithoutQueue } from './without-queue.ts';
 
 export interface Wakeups {
   stop(): Promise<void>;
 }
 
-export interface WakeupOptions {
-  readonly inventory: Inventory;
-  readonly clusters: Clusters;
+type Shared = Omit<JobContext, 'job' | 'signal'>;
+
+interface WakeupOptions extends Shared {
   readonly queues: Queues;
-  readonly log: Log;
+  /** Does a removal that a full Redis has no queue entry for; true when it has ended. */
+  readonly removeWithoutQueue: (job: PendingJob) => Promise<boolean>;
 }
 
 /** An entry that stays pending this long lost its producer between the script and the add. */
@@ -27,8 +29,10 @@ const perWake = 1;
  * Any worker wakes any job: a bumped key (pub/sub, a hint) or a changed Pod (the shared watch) claims its waiters in one
  * script, so that one worker promotes each. What a lost hint misses, the job's own delay finds (at most 30 s).
  */
-export async function startWakeups(options: WakeupOptions): Promise<Wakeups> {
-  const { inventory, log } = options;
+export async function startWakeups(context: Shared, queues: Queues): Promise<Wakeups> {
+  const { inventory, log } = context;
+  const ending = new AbortController();
+  const options: WakeupOptions = { ...context, queues, removeWithoutQueue: createRemovalsWithoutQueue(context, ending.signal) };
   const inFlight = new Set<Promise<unknown>>();
   const run = (what: string, work: Promise<unknown>) => {
     const settled = work.catch((error: unknown) =>
@@ -43,6 +47,7 @@ export async function startWakeups(options: WakeupOptions): Promise<Wakeups> {
   return {
     async stop() {
       clearInterval(timer);
+      ending.abort(new WindlassError('interrupted'));
       stopWatching();
       await stopListening();
       await Promise.all(inFlight);
@@ -52,12 +57,23 @@ export async function startWakeups(options: WakeupOptions): Promise<Wakeups> {
 
 async function wake({ inventory, queues }: WakeupOptions, key: string): Promise<void> {
   const everybody = key.startsWith('inst:') || key.startsWith('lease:');
-  const waiters = await inventory.claimWaiters(key, everybody ? 100 : perWake);
-  for (const waiter of waiters) {
-    const job = await Job.fromId(queues[waiter.queue], waiter.jobId);
-    // Not yet delayed: its own worker looks at the wake number right after the move and promotes it (design §4).
-    if (job !== undefined && (await job.isDelayed())) await promoteFirst(job);
+  if (everybody) {
+    for (const waiter of await inventory.claimWaiters(key, 100)) await promote(queues, waiter);
+    return;
   }
+  // A freed slot is for a job that is there: one that was removed from its queue meanwhile must not swallow the wake-up.
+  for (;;) {
+    const [waiter] = await inventory.claimWaiters(key, perWake);
+    if (waiter === undefined || (await promote(queues, waiter))) return;
+  }
+}
+
+/** False when there is no such job any more. */
+async function promote(queues: Queues, waiter: JobRef): Promise<boolean> {
+  const job = await Job.fromId(queues[waiter.queue], waiter.jobId);
+  // Not yet delayed: its own worker looks at the wake number right after the move and promotes it (design §4).
+  if (job !== undefined && (await job.isDelayed())) await promoteFirst(job);
+  return job !== undefined;
 }
 
 /** Only changes that a judgement could depend on are worth a script: most status writes are not. */
@@ -79,10 +95,23 @@ function watchPods({ clusters }: WakeupOptions, changed: (hash: string) => void)
   };
 }
 
-async function readdPending({ inventory, queues, log }: WakeupOptions): Promise<void> {
-  for (const job of await inventory.stalePending(pendingMs)) {
-    await addJob(queues, job);
+async function readdPending(options: WakeupOptions): Promise<void> {
+  const { inventory, log } = options;
+  const stale = await inventory.stalePending(pendingMs);
+  const added = await Promise.all(stale.map((job) => addAgain(options, job)));
+  for (const [at, job] of stale.entries()) {
+    if (!added[at]) continue;
     await inventory.clearPending(job.jobId);
     log.info({ queue: job.queue, job: job.jobId }, 'pending job added again');
+  }
+}
+
+async function addAgain(options: WakeupOptions, job: PendingJob): Promise<boolean> {
+  try {
+    await addJob(options.queues, job);
+    return true;
+  } catch (error) {
+    if (job.queue !== 'teardown' || !isOutOfMemory(error)) throw error;
+    return options.removeWithoutQueue(job);
   }
 }

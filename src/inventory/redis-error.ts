@@ -21,6 +21,9 @@ export function redisError(thrown: unknown): WindlassError {
   return new WindlassError('redis_unavailable', `Redis cannot be reached: ${text}`, { cause: thrown });
 }
 
+/** Redis has reached maxmemory: reads and removals work, everything else is refused. */
+export const isOutOfMemory = (thrown: unknown): boolean => thrown instanceof Error && thrown.message.startsWith('OOM');
+
 /** Runs a command; one that changes records goes through scripts.ts instead. */
 export async function asking<T>(run: () => Promise<T>): Promise<T> {
   try {

@@ -33,7 +33,9 @@ export async function createOrAdopt<K extends OwnedKind>(context: StageContext, 
   await context.save({ set: withIntent(context.record(), { ...intent, sentAt: context.now(), open: true }) });
   context.lease.assertHeld();
   try {
-    const object = await context.cluster.create(plan.kind, plan.wanted, { signal: context.stageSignal, instance: intent.name });
+    // Not aborted with the job: a cancelled create may land all the same, and then whoever comes next has to wait until it
+    // surely will not (I5). Its own timeout bounds it; what it made without us is found by its nonce.
+    const object = await context.cluster.create(plan.kind, plan.wanted, { instance: intent.name });
     return await keep(context, plan, object);
   } catch (error) {
     return await afterFailedCreate(context, plan, error, intent.open);

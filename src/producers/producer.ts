@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { WindlassError } from '../errors.ts';
 import type { Inventory, LaunchAnswer, PendingJob } from '../inventory/port.ts';
+import { redisError } from '../inventory/redis-error.ts';
 import type { Sealer } from '../inventory/secrets.ts';
 import type { Shelf } from '../inventory/shelf.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
@@ -78,7 +79,14 @@ export function createProducer(options: ProducerOptions): Producer {
     return found;
   };
   const send = async (job: PendingJob) => {
-    await add(job);
+    try {
+      await add(job);
+    } catch (error) {
+      // The request is stored: what the queue cannot take now, a worker adds from its pending entry. Only a removal gets
+      // this far when Redis is full.
+      if (redisError(error).code === 'redis_unavailable') return;
+      throw error;
+    }
     await inventory.clearPending(job.jobId);
   };
   return {

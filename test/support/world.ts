@@ -43,6 +43,8 @@ export interface WorldOptions {
   readonly namespace: string;
   readonly image: string;
   readonly storageClass?: string;
+  /** A Redis that the caller stops; one of the world's own when undefined. */
+  readonly redis?: TestRedis;
   /** Merged over the written configuration, top-level keys. */
   readonly config?: Record<string, unknown>;
 }
@@ -75,7 +77,7 @@ const template = (image: string) => ({
 
 /** A Redis of its own, a configuration in a folder of its own, and the cluster that was given. */
 export async function createWorld(options: WorldOptions): Promise<World> {
-  const redis = await startRedis();
+  const redis = options.redis ?? (await startRedis());
   const dir = await mkdtemp(join(tmpdir(), 'windlass-world-'));
   const loaded = await writeConfig(dir, redis.url, options);
   const operator = await openOperator(loaded);
@@ -113,7 +115,7 @@ export async function createWorld(options: WorldOptions): Promise<World> {
       for (const child of children) await endProcess(child);
       for (const worker of workers) await worker.close();
       await operator.close();
-      await redis.stop();
+      if (options.redis === undefined) await redis.stop();
       await rm(dir, { recursive: true, force: true });
     },
   };
@@ -177,7 +179,8 @@ async function spawnWorker(loaded: LoadedConfig, env: Record<string, string>): P
 }
 
 let building: Promise<void> | undefined;
-function built(): Promise<void> {
+/** dist/ is made of the present sources. */
+export function built(): Promise<void> {
   building ??= import(pathToFileURL(join(root, 'scripts/build.mjs')).href).then((module: { build(): Promise<void> }) =>
     module.build(),
   );
