@@ -167,7 +167,13 @@ async function connectAgent(
   const opened = await parts.keyring.decrypt(token, record.hash);
   const forward = await parts.clusters.get(record.cluster).forward(record.pod.name, agentPort, options);
   const { createAgentClient } = await import('./agent/client.ts');
-  const client = createAgentClient({ host: '127.0.0.1', port: forward.port, token: opened, instanceId });
+  const client = createAgentClient({
+    host: '127.0.0.1',
+    port: forward.port,
+    token: opened,
+    instanceId,
+    trouble: forward.trouble,
+  });
   try {
     await ensureIdleAgent(parts.inventory, record, client, options.signal);
   } catch (error) {

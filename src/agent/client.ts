@@ -31,9 +31,18 @@ const quickMs = 10_000;
 /** Creating starts the instance's command. */
 const createMs = 30_000;
 
-export function createAgentClient(options: { host: string; port: number; token?: string; instanceId: string }): AgentClient {
-  const { host, port, instanceId } = options;
-  const wire: Wire = { host, port, instanceId, token: options.token };
+interface AgentAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly token?: string;
+  readonly instanceId: string;
+  /** Of the forward: its refusal is thrown in place of `forward_lost`. */
+  readonly trouble?: () => WindlassError | undefined;
+}
+
+export function createAgentClient(options: AgentAddress): AgentClient {
+  const { host, port, instanceId, token, trouble } = options;
+  const wire: Wire = { host, port, instanceId, token, trouble };
   return {
     health: (signal) => health(wire, signal),
     handshake: (request, signal) => effect('agent.handshake', instanceId, () => handshake(wire, request, signal)),

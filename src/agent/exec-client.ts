@@ -41,7 +41,7 @@ function upgrade(wire: Wire, signal: AbortSignal | undefined): Promise<{ socket:
     const fail = (error: unknown) => {
       signal?.removeEventListener('abort', onAbort);
       request.destroy();
-      reject(signal?.aborted ? signal.reason : transportError('forward_lost', error));
+      reject(signal?.aborted ? signal.reason : (wire.trouble?.() ?? transportError('forward_lost', error)));
     };
     signal?.addEventListener('abort', onAbort, { once: true });
     request.once('timeout', () => fail(new Error(`no answer within ${upgradeMs} ms`)));

@@ -8,6 +8,8 @@ export interface Wire {
   readonly port: number;
   readonly token: string | undefined;
   readonly instanceId: string;
+  /** Why the way to the agent is closed, where somebody knows better than the connection that was reset. */
+  readonly trouble?: (() => WindlassError | undefined) | undefined;
 }
 
 export interface Answer {
@@ -44,7 +46,7 @@ export async function ask(wire: Wire, question: Question, signal?: AbortSignal):
   } catch (error) {
     signal?.throwIfAborted();
     if (late.aborted) throw new WindlassError('forward_lost', `The agent did not answer within ${question.timeoutMs} ms.`);
-    throw transportError('forward_lost', error);
+    throw wire.trouble?.() ?? transportError('forward_lost', error);
   }
 }
 

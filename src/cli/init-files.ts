@@ -46,10 +46,17 @@ profiles:
     # The container in it that the agent and commands run in.
     mainContainer: agent
     platform: ${platform}
-    # A claim of its own for each instance. Or {mode: empty_dir}, which ends with the Pod.
+    # A claim of its own for each instance.
     workspace:
       mode: managed_pvc
       size: 1Gi
+  # The same Pod with a workspace that ends with it.
+  scratch:
+    podTemplateFile: profiles/node.yaml
+    mainContainer: agent
+    platform: ${platform}
+    workspace:
+      mode: empty_dir
 
 secrets:
   # Producers seal secrets for this public key; only workers have the private one, in windlass.env.

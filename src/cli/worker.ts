@@ -51,8 +51,12 @@ interface Settings {
 async function work(context: Context, loaded: LoadedConfig, settings: Settings, alsoServe: boolean): Promise<void> {
   const { startWorker } = await import('../main.ts');
   const interrupt = interruptible();
-  const running = await startWorker(loaded, settings);
+  // The dashboard first: a taken port must stop the worker before it takes a job.
   const server = alsoServe ? await startServing(loaded) : undefined;
+  const running = await startWorker(loaded, settings).catch(async (error: unknown) => {
+    await server?.close();
+    throw error;
+  });
   try {
     const { queues } = settings;
     context.out.line({ queues, ...(running.port !== undefined && { port: running.port }), ...(server && { url: server.url }) });
@@ -68,7 +72,10 @@ async function work(context: Context, loaded: LoadedConfig, settings: Settings, 
 async function startServing(loaded: LoadedConfig): Promise<{ url: string; close(): Promise<void> }> {
   const [{ openCaller }, { startServer }] = await Promise.all([import('../main.ts'), import('../dashboard/serve.ts')]);
   const caller = await openCaller(loaded);
-  const server = await startServer({ caller });
+  const server = await startServer({ caller }).catch(async (error: unknown) => {
+    await caller.close();
+    throw error;
+  });
   return {
     url: server.url,
     close: async () => {

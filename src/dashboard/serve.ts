@@ -185,6 +185,7 @@ async function listen(app: FastifyInstance, host: string, port: number): Promise
         : `cannot listen on ${host}:${port} (${code})`;
     throw new WindlassError('config_invalid', `The dashboard cannot start: ${message}.`, {
       issues: [{ path: 'http.port', message }],
+      hint: 'Set http.port, or WINDLASS__HTTP__PORT for one run; `windlass serve` also takes --port.',
       cause: error,
     });
   }

@@ -1,7 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import { effect } from '../effects.ts';
-import { WindlassError } from '../errors.ts';
+import { asWindlassError, WindlassError } from '../errors.ts';
 import { abortReason } from './api-error.ts';
 import type { Connection } from './connection.ts';
 import { assertObjectName, assertPort } from './names.ts';
@@ -27,6 +27,7 @@ interface Target {
   readonly podPort: number;
   readonly log: ForwardLog;
   readonly signal: AbortSignal;
+  readonly opened: (trouble: WindlassError | undefined) => void;
 }
 
 /** Listens on 127.0.0.1; each connection gets a stream of its own into the Pod, opened when it comes. */
@@ -39,7 +40,11 @@ export function createForward(connection: Connection, namespace: string, log: Fo
       if (signal?.aborted) throw abortReason(signal);
       const stop = new AbortController();
       const sockets = new Set<Socket>();
-      const target = { connection, namespace, pod, podPort, log, signal: stop.signal };
+      let trouble: WindlassError | undefined;
+      const opened = (result: WindlassError | undefined) => {
+        trouble = result;
+      };
+      const target = { connection, namespace, pod, podPort, log, signal: stop.signal, opened };
       const server = createServer({ pauseOnConnect: true, allowHalfOpen: true, noDelay: true }, (local) => {
         sockets.add(local);
         local.once('close', () => sockets.delete(local));
@@ -60,7 +65,7 @@ export function createForward(connection: Connection, namespace: string, log: Fo
       };
       const onAbort = () => void close();
       signal?.addEventListener('abort', onAbort, { once: true });
-      return { port, close };
+      return { port, trouble: () => trouble, close };
     });
   };
 }
@@ -98,11 +103,13 @@ async function join(target: Target, local: Socket): Promise<void> {
       signal,
       attach: (socket) => receive(target, socket, local),
     });
+    target.opened(undefined);
     local.off('close', giveUp);
     if (local.destroyed) remote.terminate();
     else transmit(remote, local);
   } catch (error) {
     target.log.debug({ pod: target.pod, port: target.podPort, error: String(error) }, 'a forward could not be opened');
+    if (!signal.aborted) target.opened(asWindlassError(error));
     local.resetAndDestroy();
   }
 }

@@ -1,5 +1,6 @@
 import type { Readable, Writable } from 'node:stream';
 import type { V1ConfigMap, CoreV1Event as V1Event, V1ObjectMeta, V1PersistentVolumeClaim, V1Pod } from '@kubernetes/client-node';
+import type { WindlassError } from '../errors.ts';
 
 /** The kinds that Windlass creates and therefore lists, deletes and sweeps. */
 export interface KindMap {
@@ -55,6 +56,8 @@ export interface ExecResult {
 /** A local listener on 127.0.0.1 whose connections end at a port inside the Pod. */
 export interface Forward {
   readonly port: number;
+  /** Why the last stream into the Pod could not be opened; the local connection only sees a reset. */
+  trouble(): WindlassError | undefined;
   close(): Promise<void>;
 }
 

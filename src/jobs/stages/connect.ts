@@ -1,7 +1,8 @@
 import { createAgentClient } from '../../agent/client.ts';
 import { agentPort } from '../../agent/protocol.ts';
 import { monotonicMs, sleep } from '../../clock.ts';
-import { WindlassError } from '../../errors.ts';
+import { asWindlassError, WindlassError } from '../../errors.ts';
+import type { Forward } from '../../kubernetes/port.ts';
 import { sha256 } from '../../names.ts';
 import { instanceRequest } from '../agent-instance.ts';
 import { judge } from '../pod-judge.ts';
@@ -21,7 +22,7 @@ export const connect: Stage = {
       instance: context.record().hash,
     });
     try {
-      await untilHealthy(context, forward.port);
+      await untilHealthy(context, forward);
       const token = await shakeHands(context, forward.port);
       const client = createAgentClient({ host: '127.0.0.1', port: forward.port, token, instanceId: context.record().instanceId });
       const instance = await client.ensureInstance(instanceRequest(context.record()), context.stageSignal);
@@ -37,8 +38,9 @@ export const connect: Stage = {
 };
 
 /** The agent starts within a moment of the marker; a Pod that fails meanwhile is looked at in every round. */
-async function untilHealthy(context: StageContext, port: number): Promise<void> {
-  const client = createAgentClient({ host: '127.0.0.1', port, instanceId: context.record().instanceId });
+async function untilHealthy(context: StageContext, forward: Forward): Promise<void> {
+  const { port, trouble } = forward;
+  const client = createAgentClient({ host: '127.0.0.1', port, instanceId: context.record().instanceId, trouble });
   const until = monotonicMs() + context.profile.budgets.connect * 1000;
   for (let pause = 25; ; pause = Math.min(pause * 2, 1000)) {
     try {
@@ -46,6 +48,7 @@ async function untilHealthy(context: StageContext, port: number): Promise<void> 
       return;
     } catch (error) {
       context.stageSignal.throwIfAborted();
+      if (asWindlassError(error).code === 'permission_denied') throw error;
       await judge(context);
       if (monotonicMs() + pause > until) throw error;
     }

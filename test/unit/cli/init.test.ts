@@ -1,8 +1,8 @@
-import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { stringify } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { checkClusters } from '../../../src/cli/checks.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { createKeyring } from '../../../src/inventory/secrets.ts';
@@ -48,6 +48,18 @@ describe('init', { timeout }, () => {
     expect((await stat(join(cwd, 'windlass.env'))).mode & 0o777).toBe(0o600);
     const env = (await readFile(join(cwd, 'windlass.env'), 'utf8')).trim().split('\n').slice(1);
     expect(env.map((line) => line.split('=')[0])).toEqual(['WINDLASS_SEALING_KEY', 'WINDLASS_SECRET_KEY']);
+  });
+
+  it('has every profile that a request in examples/ names', async () => {
+    const cwd = await emptyFolder();
+    await windlass(['init', '--json'], { cwd, env: { HOME: cwd } });
+    const { profiles } = (await loadConfig({ cwd })).config;
+    const requests = await readdir('examples/requests');
+    expect(requests).toContain('scratch.yaml');
+    for (const name of requests) {
+      const request = parse(await readFile(join('examples/requests', name), 'utf8'));
+      expect(Object.keys(profiles), name).toContain(request.profile);
+    }
   });
 
   it('points at the embedded local cluster where there is no kubeconfig, and overwrites nothing', async () => {

@@ -2,6 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { PassThrough, Writable } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { WebSocket } from 'ws';
+import { createAgentClient } from '../../../src/agent/client.ts';
 import { createClusters } from '../../../src/kubernetes/clusters.ts';
 import type { Cluster, Clusters } from '../../../src/kubernetes/port.ts';
 import { failure, quietLog, type StubHandlers, type StubServer, startStub, until } from './stub-server.ts';
@@ -331,6 +332,30 @@ describe('forward', () => {
     controller.abort();
     await expect(open(forward.port)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   }, 20_000);
+
+  it('says why the way into the Pod is closed, and the agent client says it in place of a lost connection', async () => {
+    const message =
+      'pods "windlass-x" is forbidden: User "worker" cannot create resource "pods/portforward" in API group "" in the namespace "sandboxes"';
+    const forbidden = JSON.stringify({ kind: 'Status', status: 'Failure', reason: 'Forbidden', code: 403, message });
+    let refuse = true;
+    const cluster = await clusterOn({
+      protocols: ['v4.channel.k8s.io'],
+      refuseUpgrade: () => (refuse ? { status: 403, body: forbidden } : undefined),
+      socket: echo,
+    });
+    const forward = await cluster.forward('windlass-x', 8765);
+    expect(forward.trouble()).toBeUndefined();
+    const { port, trouble } = forward;
+    const agent = createAgentClient({ host: '127.0.0.1', port, instanceId: 'x', trouble });
+    await expect(agent.health()).rejects.toMatchObject({
+      code: 'permission_denied',
+      message: expect.stringContaining('pods/portforward'),
+    });
+    refuse = false;
+    (await open(port)).destroy();
+    await until('the stream opened', () => forward.trouble() === undefined, 5000);
+    await forward.close();
+  });
 
   it('says so when the wanted port is taken', async () => {
     const cluster = await clusterOn({});
