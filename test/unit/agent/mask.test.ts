@@ -70,11 +70,3 @@ it('never shows a value that the text holds, whatever the values, the text aroun
     }),
   );
 });
-
-it('keeps up with much output', () => {
-  const stream = new Mask(Array.from({ length: 50 }, (_, at) => `secret value number ${at} `.repeat(20))).stream();
-  const chunk = Buffer.from('secret val and some ordinary text of a build log\n'.repeat(1300));
-  const started = performance.now();
-  for (let at = 0; at < 100; at++) stream.push(chunk);
-  expect(performance.now() - started).toBeLessThan(5000);
-});
