@@ -8,7 +8,7 @@ import {
   randomBytes,
 } from 'node:crypto';
 import type { Config } from '../config/schema.ts';
-import { WindlassError } from '../errors.ts';
+import { type Issue, WindlassError } from '../errors.ts';
 import type { Env } from './connection.ts';
 
 type Secrets = Config['secrets'];
@@ -16,6 +16,29 @@ type Secrets = Config['secrets'];
 export interface AtRestKey {
   readonly id: string;
   readonly bytes: Uint8Array;
+}
+
+/** Both kinds of key. `secret_key_missing` has an issue for each variable that is not set or holds no fitting key. */
+export function allKeys(secrets: Secrets, env: Env): { opening: Map<string, KeyObject>; atRest: [AtRestKey, ...AtRestKey[]] } {
+  const { sealing, atRest } = secrets;
+  const readers = [
+    ...sealing.map((key) => () => openingKeys({ sealing: [key], atRest }, env)),
+    ...atRest.map((key) => () => atRestKeys({ sealing, atRest: [key] }, env)),
+  ];
+  const problems = readers.flatMap((read) => problemsOf(read));
+  const names = problems.map(({ path, message }) => `the variable ${path} ${message}`).join('; ');
+  if (problems.length > 0) throw new WindlassError('secret_key_missing', `Keys are missing: ${names}.`, { issues: problems });
+  return { opening: openingKeys(secrets, env), atRest: atRestKeys(secrets, env) };
+}
+
+function problemsOf(read: () => unknown): readonly Issue[] {
+  try {
+    read();
+    return [];
+  } catch (error) {
+    if (error instanceof WindlassError) return error.issues;
+    throw error;
+  }
 }
 
 /** Private halves by key id. `secret_key_missing` names the variable that is not set, not a key, or of another pair. */

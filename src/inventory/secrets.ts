@@ -3,7 +3,7 @@ import { CompactEncrypt, type CompactJWEHeaderParameters, compactDecrypt } from 
 import type { Config } from '../config/schema.ts';
 import { WindlassError } from '../errors.ts';
 import type { Env } from './connection.ts';
-import { type AtRestKey, atRestKeys, derive, openingKeys } from './key-material.ts';
+import { type AtRestKey, allKeys, derive } from './key-material.ts';
 import { type Binding, createSealer, type Sealer } from './sealing.ts';
 
 export { checkCanaries, resetCanaries } from './canary.ts';
@@ -34,8 +34,7 @@ const text = (bytes: Uint8Array) => new TextDecoder('utf-8', { fatal: true }).de
 
 /** Throws `secret_key_missing`, naming the variable, when a configured key is not there: all of them open, the first is used. */
 export function createKeyring(secrets: Config['secrets'], env: Env, installation: string): Keyring {
-  const opening = openingKeys(secrets, env);
-  const keys = atRestKeys(secrets, env);
+  const { opening, atRest: keys } = allKeys(secrets, env);
   const [current] = keys;
   const macOf = (key: AtRestKey, content: string) =>
     `${key.id}.${createHmac('sha256', derive(key, installation, 'mac'))
@@ -93,6 +92,12 @@ async function openWith(
   } catch (error) {
     if (error instanceof WindlassError) throw error;
     // Without the cause: it may quote what it failed on.
+    if (alg === 'dir') {
+      throw new WindlassError(
+        'secret_key_missing',
+        'A stored secret cannot be opened: the at-rest key of its name has other bytes here, or it is broken.',
+      );
+    }
     throw new WindlassError(
       'payload_invalid',
       'A sealed secret cannot be opened: it is broken, or was sealed with another key.',

@@ -98,6 +98,8 @@ describe('a secret at rest', () => {
     expect(await keyring([1], [2, 1]).decrypt(stored, 'hash-1')).toBe('token');
     await expect(keyring().decrypt(stored, 'hash-2')).rejects.toMatchObject({ code: 'payload_invalid' });
     await expect(keyring([1], [2]).decrypt(stored, 'hash-1')).rejects.toMatchObject({ code: 'secret_key_missing' });
+    const otherBytes = keyring([1], [1], { ...env, REST_1: second.atRest });
+    await expect(otherBytes.decrypt(stored, 'hash-1')).rejects.toMatchObject({ code: 'secret_key_missing' });
   });
 
   test('is not accepted where a sealed one is expected, nor the other way round', async () => {
@@ -140,6 +142,17 @@ describe('a key that is missing', () => {
         expect(`${(error as Error).stack}${JSON.stringify(error)}`).not.toContain('hunter2');
       }
     }
+  });
+
+  test('is named together with every other one', () => {
+    expect(() => keyring([1, 2], [1], { SEAL_1: env.SEAL_1 as string })).toThrow(
+      expect.objectContaining({
+        issues: [
+          { path: 'SEAL_2', message: 'is not set' },
+          { path: 'REST_1', message: 'is not set' },
+        ],
+      }),
+    );
   });
 
   test('is found by its canary before anything else is', async () => {
