@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { crashFlow, killPoints } from '../support/crash-flow.ts';
@@ -30,6 +30,25 @@ describe('on the embedded cluster', () => {
     expect((await world.ready('scratch')).workspace).toMatchObject({ mode: 'empty_dir', created: false });
     await world.operator.producer.teardown({ version: 1, instanceId: 'scratch', keepWorkspace: true });
     await world.gone('scratch');
+    expect(await world.leftovers()).toEqual([]);
+  });
+
+  it('a raw job with an unknown field or secrets in the clear is refused, also when it is tried again', async () => {
+    const { launch } = await world.operator.producer.queues();
+    const add = (id: string, extra: object) =>
+      launch.add('launch', { version: 1, instanceId: id, profile: 'node', ...extra }, { jobId: id });
+    const refused = async (id: string) => {
+      await vi.waitFor(async () => expect(await launch.getJobState(id)).toBe('failed'), { timeout: 20_000, interval: 100 });
+      return launch.getJob(id);
+    };
+    await add('raw-unknown', { evn: { A: 'b' } });
+    expect((await refused('raw-unknown'))?.failedReason).toContain('evn: is not a known field');
+    await add('raw-secret', { secretEnv: { TOP: 'hunter2' } });
+    const scrubbed = await refused('raw-secret');
+    expect(JSON.stringify(scrubbed?.data)).not.toContain('hunter2');
+    await scrubbed?.retry();
+    await refused('raw-secret');
+    expect(await world.operator.inventory.read('raw-secret')).toBeUndefined();
     expect(await world.leftovers()).toEqual([]);
   });
 
