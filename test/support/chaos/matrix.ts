@@ -1,4 +1,5 @@
 import { poll } from '../../../src/clock.ts';
+import { builtSweeps } from '../../../src/jobs/catalog.ts';
 import type { WorkerHandle } from '../../../src/main.ts';
 import { randomInt } from '../random.ts';
 import { createWorld, type World } from '../world.ts';
@@ -87,7 +88,7 @@ interface Lane {
 
 async function openLane(options: MatrixOptions, at: number): Promise<Lane> {
   const { kubeconfig, namespace, image } = options;
-  const config = { installation: `lane-${at}`, sweeps: { orphans: { every: 86_400 } } };
+  const config = { installation: `lane-${at}`, sweeps: Object.fromEntries(builtSweeps.map((kind) => [kind, { every: 86_400 }])) };
   const world = await createWorld({ kubeconfig, namespace, image, config });
   const next = new Map<string, Promise<Victim>>();
   let heir: WorkerHandle | undefined;
