@@ -52,6 +52,33 @@ describe('on the embedded cluster', () => {
     expect(await world.leftovers()).toEqual([]);
   });
 
+  it('an existing claim is used, and stays when the instance goes', async () => {
+    const claimName = 'shared-data';
+    const spec = { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } }, storageClassName: 'immediate' };
+    const claim = await world.cluster.create('persistentvolumeclaims', { metadata: { name: claimName }, spec });
+    const profiles = { theirs: { podTemplateFile: 'profiles/node.yaml', workspace: { mode: 'existing_claim', claimName } } };
+    const other = await createWorld({
+      kubeconfig: embedded.kubeconfig,
+      namespace: 'default',
+      image: 'node:24',
+      config: { installation: 'theirs', profiles },
+    });
+    try {
+      await other.worker();
+      await other.operator.producer.launch({ version: 1, instanceId: 'guest', profile: 'theirs' });
+      const record = await other.ready('guest');
+      expect(record.workspace).toMatchObject({ mode: 'existing_claim', claimUid: claim.metadata?.uid, created: false });
+      await other.exec('guest', ['/bin/sh', '-c', 'echo theirs > file']);
+      await other.operator.producer.teardown({ version: 1, instanceId: 'guest' });
+      await other.gone('guest');
+      const kept = await other.cluster.read('persistentvolumeclaims', claimName);
+      expect(kept?.metadata).toMatchObject({ uid: claim.metadata?.uid });
+      expect(kept?.metadata?.deletionTimestamp).toBeUndefined();
+    } finally {
+      await other.stop();
+    }
+  });
+
   it('a prepare step runs before ready; one that fails is named with its exit code and output, and leaves nothing', async () => {
     const request = { version: 1, profile: 'node', prepare: 'echo made > prepared; echo "prepare says hi"' };
     await world.operator.producer.launch({ ...request, instanceId: 'prepared' });
