@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq';
 import { WindlassError } from '../errors.ts';
-import { type JobReference, jobReference, launchAttempts, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
+import { type JobReference, jobReference, launchAttempts, launchSchema, sweepSchema, teardownSchema } from '../jobs/catalog.ts';
 import type { JobContext } from '../jobs/context.ts';
 import type { Exit } from '../jobs/exit.ts';
 import { launch } from '../jobs/launch.ts';
@@ -41,11 +41,13 @@ async function referenceOf(context: JobContext, queue: 'launch' | 'teardown', jo
 
 async function rawLaunch(context: JobContext, job: Job): Promise<JobReference> {
   const data = job.data as Record<string, unknown>;
-  if (data.secretEnv !== undefined) await scrub(job, data);
+  // `scrubbed` too: tried again, such a job would start without its secrets.
+  if (data.secretEnv !== undefined || data.scrubbed !== undefined) await scrub(job, data);
   // Without an id of its own it gets one from the job's id, so that a second attempt means the same instance.
   const instanceId = typeof data.instanceId === 'string' ? data.instanceId : sha256(`job ${job.id}`).slice(0, 32);
-  // Unknown fields are refused as in a producer, `scrubbed` with them: tried again, such a job would start without its secrets.
-  const accepted = acceptLaunch({ ...data, instanceId }, offerOf(context.config), {});
+  // Fields of a newer minor version are ignored (C89); a producer of this version refuses them.
+  const known = Object.fromEntries(Object.entries(data).filter(([key]) => Object.hasOwn(launchSchema.shape, key)));
+  const accepted = acceptLaunch({ ...known, instanceId }, offerOf(context.config), {});
   const {
     sealedEnv,
     secretEnv: _none,

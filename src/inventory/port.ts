@@ -109,6 +109,8 @@ export interface Lease {
 }
 
 export interface BeginOptions {
+  /** The queue's id of the asking job: a second begin renews only for the same one. */
+  readonly job?: string;
   readonly verb: 'launch' | 'teardown' | 'sweep';
   readonly generation: number;
   readonly run: number;

@@ -82,6 +82,7 @@ async function begin(store: Store, instanceId: string, options: BeginOptions): P
     generation,
     run,
     holder: store.holder,
+    job: options.job ?? '',
     ttl: String(leaseMs),
     set: encodeSet(options.set),
     events: encodeEvents(options.events),

@@ -72,6 +72,7 @@ async function refused(
 ): Promise<Exit> {
   const begun = await context.inventory.begin(reference.instanceId, {
     verb: 'launch',
+    job: context.job.jobId,
     generation: reference.generation,
     run: reference.run,
   });
@@ -92,6 +93,7 @@ async function begin(
   const caps = late ? {} : { caps: { owner: perOwner, cluster: maxInstances, global: maxInstances, launching } };
   return context.inventory.begin(record.instanceId, {
     verb: 'launch',
+    job: context.job.jobId,
     generation: reference.generation,
     run: reference.run,
     set,

@@ -17,7 +17,7 @@ const cleanupRetryMs = 30_000;
 /** Removes an instance: everything of generations up to this one, Pod first, then the claim (I11, I13). */
 export async function teardown(context: JobContext, reference: JobReference): Promise<Exit> {
   const { instanceId, generation, run } = reference;
-  const begin = () => context.inventory.begin(instanceId, { verb: 'teardown', generation, run });
+  const begin = () => context.inventory.begin(instanceId, { verb: 'teardown', generation, run, job: context.job.jobId });
   const begun = await begin();
   if (begun.kind === 'missing' || begun.kind === 'settled') return { kind: 'done', result: { state: 'gone' } };
   if (begun.kind === 'superseded') return { kind: 'yielded', error: new WindlassError('superseded'), again: false };

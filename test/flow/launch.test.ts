@@ -33,7 +33,7 @@ describe('on the embedded cluster', () => {
     expect(await world.leftovers()).toEqual([]);
   });
 
-  it('a raw job with an unknown field or secrets in the clear is refused, also when it is tried again', async () => {
+  it('a raw job with secrets in the clear is refused and scrubbed, also when it is tried again', async () => {
     const { launch } = await world.operator.producer.queues();
     const add = (id: string, extra: object) =>
       launch.add('launch', { version: 1, instanceId: id, profile: 'node', ...extra }, { jobId: id });
@@ -41,8 +41,6 @@ describe('on the embedded cluster', () => {
       await vi.waitFor(async () => expect(await launch.getJobState(id)).toBe('failed'), { timeout: 20_000, interval: 100 });
       return launch.getJob(id);
     };
-    await add('raw-unknown', { evn: { A: 'b' } });
-    expect((await refused('raw-unknown'))?.failedReason).toContain('evn: is not a known field');
     await add('raw-secret', { secretEnv: { TOP: 'hunter2' } });
     const scrubbed = await refused('raw-secret');
     expect(JSON.stringify(scrubbed?.data)).not.toContain('hunter2');

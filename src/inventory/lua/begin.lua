@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- A: hash, verb, generation, run, holder, ttl, caps {owner, cluster, global, launching} or absent, set {fields}, events
+-- A: hash, verb, generation, run, holder, job, ttl, caps {owner, cluster, global, launching} or absent, set {fields}, events
 local hash = A.hash
 
 local function full(set, cap) return redis.call('SCARD', set) >= tonumber(cap) end
@@ -44,7 +44,8 @@ return once(function()
   local refused = refusal(r)
   if refused then return refused end
   local held = leaseOf(hash)
-  local ours = held and held.holder == A.holder and held.verb == A.verb and held.generation == A.generation
+  -- The same request under another job id is another job: it waits, also in the process that runs the first.
+  local ours = held and held.holder == A.holder and held.job == A.job and held.verb == A.verb and held.generation == A.generation
     and held.run == A.run and held.fence == r.fence
   if held and not ours then return { kind = 'wait', reason = 'lease_held' } end
   local cap = A.verb == 'launch' and capped(r)

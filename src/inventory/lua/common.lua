@@ -169,13 +169,13 @@ end
 local function generationAfter(stored) return int(math.max((tonumber(stored) or 0) + 1, NOW)) end
 
 local function leaseOf(hash)
-  local v = redis.call('HMGET', key('lease', hash), 'holder', 'fence', 'verb', 'generation', 'run')
+  local v = redis.call('HMGET', key('lease', hash), 'holder', 'fence', 'verb', 'generation', 'run', 'job')
   if not v[1] then return nil end
-  return { holder = v[1], fence = v[2], verb = v[3], generation = v[4], run = v[5] }
+  return { holder = v[1], fence = v[2], verb = v[3], generation = v[4], run = v[5], job = v[6] }
 end
 local function lease(hash, fence, verb, generation, run)
   local k = key('lease', hash)
-  redis.call('HSET', k, 'holder', A.holder, 'fence', fence, 'verb', verb, 'generation', generation, 'run', run)
+  redis.call('HSET', k, 'holder', A.holder, 'fence', fence, 'verb', verb, 'generation', generation, 'run', run, 'job', A.job or '')
   redis.call('PEXPIRE', k, A.ttl)
 end
 -- Frees the lease if it is still the one of this fence; a late release of an older one must not free a newer.
