@@ -1,6 +1,7 @@
 import { copyFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { within } from '../../clock.ts';
 import type { NodeRuntime, Store, StoreEvent } from '../types.ts';
 import { unimplementedFields } from '../unimplemented.ts';
 import { takeDataFolder } from './data-folder.ts';
@@ -28,6 +29,8 @@ export interface NodeOptions {
   readonly sandbox: 'auto' | 'none';
   readonly log: (message: string) => void;
 }
+
+const destroyMs = 10_000;
 
 /**
  * Starts the node: scheduler, storage and kubelet over the store. Rejects when the data folder belongs to a living cluster,
@@ -64,8 +67,9 @@ export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
     mode: isolation.mode,
     async close() {
       unsubscribe();
-      await Promise.all([...workers.values()].map((worker) => worker.destroy()));
-      await isolation.close();
+      // Bounded: the host's end takes with it what did not answer, and a close must not hang on one Pod.
+      await within(Promise.all([...workers.values()].map((worker) => worker.destroy())), destroyMs);
+      await within(isolation.close(), destroyMs);
       await host.close();
     },
   };
