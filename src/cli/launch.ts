@@ -2,12 +2,12 @@ import type { Command } from 'commander';
 import { WindlassError } from '../errors.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
 import type { Caller } from '../main.ts';
-import { type Context, InstanceFailed, usage, verb } from './context.ts';
+import { type Context, InstanceFailed, verb } from './context.ts';
 import { failureOf, follow, type Glance, stageLine } from './follow.ts';
 import { interruptible } from './interrupt.ts';
 import { clean } from './output.ts';
 import { readRequest, secretsFrom } from './request.ts';
-import { collect, seconds } from './values.ts';
+import { collect, waitSeconds } from './values.ts';
 
 interface LaunchOptions {
   readonly file?: string;
@@ -30,8 +30,7 @@ export function launch(program: Command): void {
     .option('--wait', 'wait until it is ready or failed; Ctrl-C detaches')
     .option('--timeout <seconds>', 'with --wait: how long at most');
   verb<LaunchOptions>(command, async (context, options) => {
-    if (options.timeout !== undefined && !options.wait) throw usage('--timeout', 'only makes sense with --wait');
-    const timeout = options.timeout === undefined ? undefined : seconds('--timeout', options.timeout);
+    const timeout = waitSeconds(options);
     const request = await readRequest(options.file, options.set ?? []);
     const secretEnv = await secretsFrom(options.secretEnv ?? [], options.secretFile ?? []);
     return context.withCaller(async (caller) => {
@@ -52,6 +51,16 @@ export async function showAccepted(
     document: { instanceId, generation, jobId, state, deduplicated },
     text: () =>
       `${clean(instanceId)}: ${what} ${deduplicated ? 'was already asked for' : 'accepted'} (generation ${generation}, ${state})`,
+    names: [instanceId],
+  });
+}
+
+export async function showReady(context: Context, record: InstanceRecord): Promise<void> {
+  const { toInstance } = await import('../inventory/view.ts');
+  const { instanceId } = record;
+  await context.out.show({
+    document: { ...toInstance(record) },
+    text: () => `${clean(instanceId)}: ready`,
     names: [instanceId],
   });
 }
@@ -80,11 +89,7 @@ export async function waitUntilReady(
       signal: interrupt.signal,
     });
     if (record.state !== 'ready') throw new InstanceFailed(failureOf(record.failure!), toInstance(record));
-    await context.out.show({
-      document: { ...toInstance(record) },
-      text: () => `${clean(instanceId)}: ready`,
-      names: [instanceId],
-    });
+    await showReady(context, record);
     return 0;
   } catch (error) {
     if (!interrupt.signal.aborted) throw error;

@@ -1,12 +1,12 @@
 import type { Command } from 'commander';
 import type { InstanceEvent, InstanceRecord } from '../inventory/types.ts';
 import type { Caller } from '../main.ts';
-import { type Context, checkedId, InstanceFailed, usage, verb } from './context.ts';
+import { type Context, checkedId, InstanceFailed, verb } from './context.ts';
 import { drain, failureOf, follow, type Glance, stageLine } from './follow.ts';
 import { interruptible } from './interrupt.ts';
-import { launchEnd, showAccepted } from './launch.ts';
+import { launchEnd, showAccepted, showReady } from './launch.ts';
 import { clean } from './output.ts';
-import { seconds } from './values.ts';
+import { waitSeconds } from './values.ts';
 
 type Accepted = Awaited<ReturnType<Caller['producer']['reconnect']>>;
 
@@ -18,8 +18,7 @@ export function reconnect(program: Command): void {
     .option('--timeout <seconds>', 'with --wait: how long at most');
   verb<{ wait?: boolean; timeout?: string }>(command, async (context, options, [id]) => {
     const instanceId = await checkedId(id);
-    if (options.timeout !== undefined && !options.wait) throw usage('--timeout', 'only makes sense with --wait');
-    const timeout = options.timeout === undefined ? undefined : seconds('--timeout', options.timeout);
+    const timeout = waitSeconds(options);
     return context.withCaller(async (caller) => {
       // Events before the request belong to earlier runs, and say nothing of this one.
       const after = await drain(caller.inventory, instanceId, 0, () => undefined);
@@ -55,11 +54,7 @@ async function waitForRun(
       signal: interrupt.signal,
     });
     if (record.failure !== null) throw new InstanceFailed(failureOf(record.failure), toInstance(record));
-    await context.out.show({
-      document: { ...toInstance(record) },
-      text: () => `${clean(instanceId)}: ready`,
-      names: [instanceId],
-    });
+    await showReady(context, record);
     return 0;
   } catch (error) {
     if (!interrupt.signal.aborted) throw error;

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { checkedId, usage, verb } from './context.ts';
+import { checkedId, verb } from './context.ts';
 import { showAccepted, waitUntilReady } from './launch.ts';
-import { seconds } from './values.ts';
+import { waitSeconds } from './values.ts';
 
 export function retry(program: Command): void {
   const command = program
@@ -11,8 +11,7 @@ export function retry(program: Command): void {
     .option('--timeout <seconds>', 'with --wait: how long at most');
   verb<{ wait?: boolean; timeout?: string }>(command, async (context, options, [id]) => {
     const instanceId = await checkedId(id);
-    if (options.timeout !== undefined && !options.wait) throw usage('--timeout', 'only makes sense with --wait');
-    const timeout = options.timeout === undefined ? undefined : seconds('--timeout', options.timeout);
+    const timeout = waitSeconds(options);
     return context.withCaller(async (caller) => {
       const accepted = await caller.producer.retry(instanceId);
       return options.wait ? waitUntilReady(context, caller, accepted, timeout) : showAccepted(context, accepted, 'retry');

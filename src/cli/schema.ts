@@ -29,49 +29,8 @@ export function schema(program: Command): void {
 async function find(kind: Kind): Promise<{ zod: ZodType; io: 'input' | 'output' }> {
   if (kind === 'config') return { zod: (await import('../config/schema.ts')).configSchema, io: 'input' };
   if (kind === 'instance') return { zod: (await import('../inventory/view.ts')).instanceSchema, io: 'output' };
-  if (kind === 'event') return { zod: await eventSchema(), io: 'output' };
+  if (kind === 'event') return { zod: (await import('../inventory/view.ts')).eventSchema, io: 'output' };
   const catalog = await import('../jobs/catalog.ts');
   const byKind = { launch: catalog.launchSchema, teardown: catalog.teardownSchema, sweep: catalog.sweepSchema };
   return { zod: byKind[kind], io: 'input' };
-}
-
-const eventTypes = [
-  ...[
-    'requested',
-    'queued',
-    'stage.started',
-    'stage.progress',
-    'stage.done',
-    'waiting',
-    'retrying',
-    'ready',
-    'failed',
-    'superseded',
-  ],
-  ...[
-    'rolling_back',
-    'rolled_back',
-    'cleanup_pending',
-    'lost',
-    'recovered',
-    'reconnected',
-    'suspended',
-    'expiring',
-    'expired',
-    'removing',
-    'gone',
-  ],
-  ...['command.exited', 'gap'],
-] as const;
-
-/** Open at the end: within v1 fields and types may be added. */
-async function eventSchema(): Promise<ZodType> {
-  const { z } = await import('zod');
-  return z.looseObject({
-    seq: z.int(),
-    instanceId: z.string(),
-    generation: z.int(),
-    type: z.enum(eventTypes),
-    at: z.iso.datetime(),
-  });
 }

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import { checkedId, InstanceFailed, usage, verb } from './context.ts';
+import { checkedId, InstanceFailed, verb } from './context.ts';
 import { failureOf, follow, type Glance, stageLine } from './follow.ts';
 import { interruptible } from './interrupt.ts';
 import { showAccepted } from './launch.ts';
 import { clean } from './output.ts';
-import { seconds } from './values.ts';
+import { waitSeconds } from './values.ts';
 
 interface TeardownOptions {
   readonly keepWorkspace?: boolean;
@@ -26,8 +26,7 @@ export function teardown(program: Command): void {
     .option('--timeout <seconds>', 'with --wait: how long at most');
   verb<TeardownOptions>(command, async (context, options, [id]) => {
     const instanceId = await checkedId(id);
-    if (options.timeout !== undefined && !options.wait) throw usage('--timeout', 'only makes sense with --wait');
-    const timeout = options.timeout === undefined ? {} : { timeoutSeconds: seconds('--timeout', options.timeout) };
+    const timeoutSeconds = waitSeconds(options);
     const { keepWorkspace, force, reason } = options;
     const payload = {
       version: 1,
@@ -48,7 +47,7 @@ export function teardown(program: Command): void {
             const line = event.generation >= accepted.generation ? stageLine(event) : undefined;
             if (line) context.out.say(clean(line));
           },
-          ...timeout,
+          ...(timeoutSeconds === undefined ? {} : { timeoutSeconds }),
           signal: interrupt.signal,
         });
         const { generation, jobId, deduplicated } = accepted;

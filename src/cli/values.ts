@@ -12,6 +12,13 @@ export function seconds(option: string, text: string): number {
   return Number(match[1]) * unitSeconds[match[2] ?? '']!;
 }
 
+/** `--timeout` beside `--wait`; undefined = for ever. */
+export function waitSeconds(options: { readonly wait?: boolean; readonly timeout?: string }): number | undefined {
+  if (options.timeout === undefined) return undefined;
+  if (!options.wait) throw usage('--timeout', 'only makes sense with --wait');
+  return seconds('--timeout', options.timeout);
+}
+
 export function whole(option: string, text: string, min: number, max: number): number {
   const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
   if (!(value >= min && value <= max)) throw usage(option, `must be a whole number from ${min} to ${max}, not "${text}"`);

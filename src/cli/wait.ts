@@ -3,7 +3,7 @@ import { WindlassError } from '../errors.ts';
 import { checkedId, InstanceFailed, verb } from './context.ts';
 import { existing, failureOf, follow, stageLine } from './follow.ts';
 import { interruptible } from './interrupt.ts';
-import { launchEnd } from './launch.ts';
+import { launchEnd, showReady } from './launch.ts';
 import { clean } from './output.ts';
 import { seconds } from './values.ts';
 
@@ -44,11 +44,7 @@ export function wait(program: Command): void {
           judge: (seen) => launchEnd(seen, seen.record?.generation ?? 0),
         });
         if (record.state !== 'ready') throw new InstanceFailed(failureOf(record.failure!), toInstance(record));
-        await context.out.show({
-          document: { ...toInstance(record) },
-          text: () => `${clean(instanceId)}: ready`,
-          names: [instanceId],
-        });
+        await showReady(context, record);
         return 0;
       } catch (error) {
         if (interrupt.signal.aborted) return 130;

@@ -68,7 +68,10 @@ button{cursor:pointer}
 time{white-space:nowrap}
 `;
 
-/** Swaps the content of the page for a fresh one; leaves it alone while it is hidden or text is selected. */
+/**
+ * Swaps the content of the page for a fresh one; leaves it alone while it is hidden or text is selected. A server that does
+ * not answer is asked again in the next round: the page must not end because a deployment restarts it.
+ */
 export const refreshScript = `const seconds=Number(document.currentScript.dataset.seconds)||5;
 setInterval(async()=>{
   if(document.hidden||String(getSelection())!=='')return;

@@ -32,14 +32,16 @@ export async function createOrAdopt<K extends OwnedKind>(context: StageContext, 
   }
   await context.save({ set: withIntent(context.record(), { ...intent, sentAt: context.now(), open: true }) });
   context.lease.assertHeld();
+  let object: KindMap[K];
   try {
     // Not aborted with the job: a cancelled create may land all the same, and then whoever comes next has to wait until it
     // surely will not (I5). Its own timeout bounds it; what it made without us is found by its nonce.
-    const object = await context.cluster.create(plan.kind, plan.wanted, { instance: intent.name });
-    return await keep(context, plan, object);
+    object = await context.cluster.create(plan.kind, plan.wanted, { instance: intent.name });
   } catch (error) {
     return await afterFailedCreate(context, plan, error, intent.open);
   }
+  // Outside of the try: a checkpoint that Redis refuses says nothing of the object, whose intent must stay open (I5).
+  return keep(context, plan, object);
 }
 
 async function afterFailedCreate<K extends OwnedKind>(
@@ -49,9 +51,10 @@ async function afterFailedCreate<K extends OwnedKind>(
   openBefore: boolean,
 ): Promise<Created<K>> {
   const intent = intentOf(context.record(), plan.kind);
+  // A sure answer: this send made nothing. What an earlier one may still make is waited for (I5).
+  const sure = !isAmbiguous(error) && error instanceof WindlassError && error.row.disposition !== 'yielded';
+  if (sure && !openBefore && intent.open) await context.save({ set: withIntent(context.record(), { ...intent, open: false }) });
   if (isAlreadyExists(error)) {
-    // A sure answer: this send made nothing. What an earlier one may still make is waited for.
-    if (!openBefore) await context.save({ set: withIntent(context.record(), { ...intent, open: false }) });
     const found = await lookUp(context, plan);
     if (found) return found;
     throw new WindlassError('conflict', `${intent.name} was there a moment ago and is gone now.`, { cause: error });
@@ -59,10 +62,6 @@ async function afterFailedCreate<K extends OwnedKind>(
   if (isAmbiguous(error)) {
     const found = await lookUp(context, plan);
     if (found) return found;
-    throw error; // The intent stays open: the write may still land (I5).
-  }
-  if (intent.open && intent.uid === undefined && error instanceof WindlassError && error.row.disposition !== 'yielded') {
-    await context.save({ set: withIntent(context.record(), { ...intent, open: false }) });
   }
   throw error;
 }

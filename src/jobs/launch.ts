@@ -28,13 +28,13 @@ export async function launch(context: JobContext, reference: JobReference): Prom
   const payload = launchSchema.parse(record.request.payload);
   const set = await acceptedFields(context, record);
   if (set instanceof WindlassError) return refused(context, reference, record, set);
-  const late = Date.now() > record.deadlineAt;
-  if (!late && (await existsUnrecorded(context, record))) return waitForBegin(context, record, 'recovering');
-  const begun = await begin(context, reference, record, set, late);
+  const unrecorded = await existsUnrecorded(context, record);
+  if (unrecorded && !(await isLate(context, record))) return waitForBegin(context, record, 'recovering');
+  const begun = await beginInTime(context, reference, record, set);
   if (begun.kind === 'wait') {
     const capped = begun.reason === 'owner_limit' || begun.reason === 'cluster_saturated';
     if (capped && payload.failFast === true) return refused(context, reference, record, new WindlassError(begun.reason));
-    return waitForBegin(context, record, begun.reason, () => begin(context, reference, record, set, late));
+    return waitForBegin(context, record, begun.reason, () => begin(context, reference, set, true));
   }
   if (begun.kind !== 'ok') return leave(begun);
   return attempt(context, begun, payload);
@@ -81,17 +81,32 @@ async function refused(
   return failLaunch(createBench(context, begun), error, 'accept', true);
 }
 
-async function begin(
+/** Deadlines are Redis time, and so is the question: a worker's own clock may be hours off (I28). */
+const isLate = async (context: JobContext, record: InstanceRecord): Promise<boolean> =>
+  (await context.inventory.now()) > record.deadlineAt;
+
+/** A launch past its deadline begins without caps: it only ends in order. */
+async function beginInTime(
   context: JobContext,
   reference: JobReference,
   record: InstanceRecord,
   set: Partial<InstanceRecord>,
-  late: boolean,
+): Promise<BeginAnswer> {
+  const begun = await begin(context, reference, set, true);
+  const capped = begun.kind === 'wait' && (begun.reason === 'owner_limit' || begun.reason === 'cluster_saturated');
+  if (!capped || !(await isLate(context, record))) return begun;
+  return begin(context, reference, set, false);
+}
+
+async function begin(
+  context: JobContext,
+  reference: JobReference,
+  set: Partial<InstanceRecord>,
+  capped: boolean,
 ): Promise<BeginAnswer> {
   const { perOwner, maxInstances, launching } = context.config.limits;
-  // A launch past its deadline begins without caps: it only ends in order.
-  const caps = late ? {} : { caps: { owner: perOwner, cluster: maxInstances, global: maxInstances, launching } };
-  return context.inventory.begin(record.instanceId, {
+  const caps = capped ? { caps: { owner: perOwner, cluster: maxInstances, global: maxInstances, launching } } : {};
+  return context.inventory.begin(reference.instanceId, {
     verb: 'launch',
     job: context.job.jobId,
     generation: reference.generation,

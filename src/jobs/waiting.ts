@@ -24,7 +24,7 @@ export async function waitForBegin(
 ): Promise<Exit> {
   const keys = keysOf(record, reason);
   const ticket = await context.inventory.registerWait(context.job, keys);
-  const left = Math.max(200, record.deadlineAt - Date.now());
+  const left = Math.max(200, record.deadlineAt - (await context.inventory.now()));
   return {
     kind: 'wait',
     reason,

@@ -145,18 +145,19 @@ async function launch(
   return answerOf(instanceId, answer, send);
 }
 
+type ToSend = Extract<LaunchAnswer, { job: PendingJob }>;
+
+async function sent(instanceId: string, answer: ToSend, send: Send): Promise<Accepted> {
+  const { kind, generation, state, job } = answer;
+  await send(job);
+  return { instanceId, generation, jobId: job.jobId, state, deduplicated: kind === 'deduplicated' };
+}
+
 async function answerOf(instanceId: string, answer: LaunchAnswer, send: Send): Promise<Accepted> {
   if (answer.kind === 'conflict')
     throw new WindlassError('instance_conflict', `The instance "${instanceId}" is live with other content.`);
   if (answer.kind === 'taken') throw new WindlassError('instance_id_taken', `The id "${instanceId}" belongs to another owner.`);
-  await send(answer.job);
-  return {
-    instanceId,
-    generation: answer.generation,
-    jobId: answer.job.jobId,
-    state: answer.state,
-    deduplicated: answer.kind === 'deduplicated',
-  };
+  return sent(instanceId, answer, send);
 }
 
 async function reconnect(options: ProducerOptions, instanceId: string, by: Caller, send: Send): Promise<Accepted> {
@@ -251,12 +252,5 @@ async function teardown(options: ProducerOptions, payload: unknown, by: Caller, 
   });
   if (answer.kind === 'missing') throw new WindlassError('instance_not_found', `There is no instance "${instanceId}".`);
   if (answer.kind === 'gone') throw new WindlassError('instance_gone', `The instance "${instanceId}" was torn down already.`);
-  await send(answer.job);
-  return {
-    instanceId,
-    generation: answer.generation,
-    jobId: answer.job.jobId,
-    state: answer.state,
-    deduplicated: answer.kind === 'deduplicated',
-  };
+  return sent(instanceId, answer, send);
 }

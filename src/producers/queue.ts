@@ -30,6 +30,7 @@ export function openQueues(connection: ConnectionOptions, prefix: string, instal
       },
     });
   const queues = { launch: open('launch'), teardown: open('teardown'), sweep: open('sweep') };
+  // The connection's errors: each call that they break rejects by itself. Without a listener BullMQ prints them over stderr.
   for (const queue of Object.values(queues)) queue.on('error', () => undefined);
   return queues;
 }

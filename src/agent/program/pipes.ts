@@ -69,6 +69,7 @@ async function inputPipe(): Promise<Ends> {
   const ended = once(shell, 'exit').then(() => {
     throw new Error('no pipe');
   });
+  // Once the line was read, nobody waits for this any more, and the shell's end is then no fault.
   ended.catch(() => undefined);
   try {
     const [line] = (await Promise.race([once(shell.stdout, 'data'), ended])) as [Buffer];

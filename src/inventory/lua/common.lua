@@ -232,3 +232,18 @@ local function publishIntent(hash, r)
   redis.call('PUBLISH', T .. ':intent', table.concat({ hash, r.generation, r.run }, ' '))
   bump('inst:' .. hash)
 end
+
+-- A raw job has no generation: what was decided for its id the first time stands, however often it is delivered.
+local function oncePerRawJob(verb, decide)
+  if A.rawJobId == '' then return decide() end
+  local seen = key('raw', verb .. ':' .. A.rawJobId)
+  local first = redis.call('GET', seen)
+  if first then
+    local known = cjson.decode(first)
+    known.kind = 'deduplicated'
+    return known
+  end
+  local decided = decide()
+  if decided.generation then redis.call('SET', seen, cjson.encode(decided), 'PX', TOMBSTONE_MS) end
+  return decided
+end

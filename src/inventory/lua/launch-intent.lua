@@ -94,16 +94,4 @@ local function decide()
   return answer('deduplicated', r)
 end
 
-return once(function()
-  if A.rawJobId == '' then return decide() end
-  local seen = key('raw', 'launch:' .. A.rawJobId)
-  local first = redis.call('GET', seen)
-  if first then
-    local known = cjson.decode(first)
-    known.kind = 'deduplicated'
-    return known
-  end
-  local decided = decide()
-  if decided.generation then redis.call('SET', seen, cjson.encode(decided), 'PX', TOMBSTONE_MS) end
-  return decided
-end)
+return once(function() return oncePerRawJob('launch', decide) end)
