@@ -120,6 +120,8 @@ export interface BeginOptions {
    * at every begin, a resumed one too: `creates` given again would forget UIDs.
    */
   readonly set?: Partial<InstanceRecord>;
+  /** The version of the record that `set` was made of: with another one, nothing is written (`changed`). */
+  readonly seen?: number;
   readonly events?: readonly NewEvent[];
 }
 
@@ -129,6 +131,8 @@ export type BeginAnswer =
   /** A newer intent exists (or this one was already finished): end without a side effect. */
   | { readonly kind: 'superseded' }
   | { readonly kind: 'missing' }
+  /** The record is not what `seen` says any more: read it again. */
+  | { readonly kind: 'changed' }
   /** The generation has already reached this end: nothing to do. */
   | { readonly kind: 'settled'; readonly record: InstanceRecord };
 

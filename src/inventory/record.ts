@@ -41,14 +41,15 @@ const kinds: Readonly<Record<keyof InstanceRecord, Kind>> = {
   createdAt: 'number',
   readyAt: 'number',
   updatedAt: 'number',
+  version: 'number',
   deadlineAt: 'number',
   expiresAt: 'number',
   recovered: 'json',
   missing: 'json',
 };
 
-/** Written only by a recovery; absent in every other record. */
-const optional: readonly string[] = ['recovered', 'missing'] satisfies (keyof InstanceRecord)[];
+/** Written only by a recovery, or not by earlier versions; absent in other records. */
+const optional: readonly string[] = ['recovered', 'missing', 'version'] satisfies (keyof InstanceRecord)[];
 
 /** Only scripts decide on these: a `set` that names one would break what they guard. */
 const guarded = new Set<string>([
@@ -66,6 +67,7 @@ const guarded = new Set<string>([
   'request',
   'createdAt',
   'updatedAt',
+  'version',
 ] satisfies (keyof InstanceRecord)[]);
 
 const intents: readonly string[] = ['present', 'suspended', 'absent'] satisfies Intent[];

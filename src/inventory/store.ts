@@ -83,6 +83,7 @@ async function begin(store: Store, instanceId: string, options: BeginOptions): P
     run,
     holder: store.holder,
     job: options.job ?? '',
+    ...(options.seen === undefined ? {} : { seen: String(options.seen) }),
     ttl: String(leaseMs),
     set: encodeSet(options.set),
     events: encodeEvents(options.events),
@@ -99,7 +100,7 @@ async function begin(store: Store, instanceId: string, options: BeginOptions): P
     case 'wait':
       return { kind: 'wait', reason: answer.reason as Extract<BeginAnswer, { kind: 'wait' }>['reason'] };
     default:
-      return { kind: answer.kind as 'superseded' | 'missing' };
+      return { kind: answer.kind as 'superseded' | 'missing' | 'changed' };
   }
 }
 

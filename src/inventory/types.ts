@@ -131,6 +131,8 @@ export interface InstanceRecord {
   readonly createdAt: number;
   readonly readyAt: number;
   readonly updatedAt: number;
+  /** Raised by every write; absent in a record of before there were versions. */
+  readonly version?: number;
   readonly deadlineAt: number;
   readonly expiresAt: number;
   /** Rebuilt from the cluster after Redis lost it; `missing` names what only the request knew (design §7). */

@@ -28,13 +28,13 @@ export async function launch(context: JobContext, reference: JobReference): Prom
   const payload = launchSchema.parse(record.request.payload);
   const set = await acceptedFields(context, record);
   if (set instanceof WindlassError) return refused(context, reference, record, set);
-  const unrecorded = await existsUnrecorded(context, record);
-  if (unrecorded && !(await isLate(context, record))) return waitForBegin(context, record, 'recovering');
+  if (set === 'recovering') return waitForBegin(context, record, set);
   const begun = await beginInTime(context, reference, record, set);
+  if (begun.kind === 'changed') return launch(context, reference);
   if (begun.kind === 'wait') {
     const capped = begun.reason === 'owner_limit' || begun.reason === 'cluster_saturated';
-    if (capped && payload.failFast === true) return refused(context, reference, record, new WindlassError(begun.reason));
-    return waitForBegin(context, record, begun.reason, () => begin(context, reference, set, true));
+    if (capped && payload.failFast === true) return refused(context, reference, record, new WindlassError(begun.reason), true);
+    return waitForBegin(context, record, begun.reason, () => begin(context, reference, record, set, true));
   }
   if (begun.kind !== 'ok') return leave(begun);
   return attempt(context, begun, payload);
@@ -54,13 +54,23 @@ async function existsUnrecorded(context: JobContext, record: InstanceRecord): Pr
   return pod !== undefined || claim !== undefined;
 }
 
-/** A request that this worker's configuration refuses (the offer was older) fails with a record to look at. */
-async function acceptedFields(context: JobContext, record: InstanceRecord): Promise<Partial<InstanceRecord> | WindlassError> {
+/**
+ * What this generation begins with. Whatever goes wrong here (a configuration that refuses what an older offer allowed, an
+ * absent namespace, an API server that does not answer) is a failure of the attempt: a job that only threw would leave a
+ * record that waits for nobody.
+ */
+async function acceptedFields(
+  context: JobContext,
+  record: InstanceRecord,
+): Promise<Partial<InstanceRecord> | 'recovering' | WindlassError> {
   try {
-    return await acceptGeneration(context, record);
-  } catch (error) {
-    if (error instanceof WindlassError && ['terminal', 'caller'].includes(error.row.disposition)) return error;
-    throw error;
+    const set = await acceptGeneration(context, record);
+    const waits = (await existsUnrecorded(context, record)) && !(await isLate(context, record));
+    return waits ? 'recovering' : set;
+  } catch (thrown) {
+    const error = asWindlassError(thrown);
+    if (error.row.disposition === 'yielded') throw error;
+    return error;
   }
 }
 
@@ -69,16 +79,13 @@ async function refused(
   reference: JobReference,
   record: InstanceRecord,
   error: WindlassError,
+  final = false,
 ): Promise<Exit> {
-  const begun = await context.inventory.begin(reference.instanceId, {
-    verb: 'launch',
-    job: context.job.jobId,
-    generation: reference.generation,
-    run: reference.run,
-  });
+  const begun = await begin(context, reference, record, {}, false);
+  if (begun.kind === 'changed') return launch(context, reference);
   if (begun.kind === 'wait') return waitForBegin(context, record, begun.reason);
   if (begun.kind !== 'ok') return leave(begun);
-  return failLaunch(createBench(context, begun), error, 'accept', true);
+  return failLaunch(createBench(context, begun), error, 'accept', final);
 }
 
 /** Deadlines are Redis time, and so is the question: a worker's own clock may be hours off (I28). */
@@ -92,15 +99,16 @@ async function beginInTime(
   record: InstanceRecord,
   set: Partial<InstanceRecord>,
 ): Promise<BeginAnswer> {
-  const begun = await begin(context, reference, set, true);
+  const begun = await begin(context, reference, record, set, true);
   const capped = begun.kind === 'wait' && (begun.reason === 'owner_limit' || begun.reason === 'cluster_saturated');
   if (!capped || !(await isLate(context, record))) return begun;
-  return begin(context, reference, set, false);
+  return begin(context, reference, record, set, false);
 }
 
 async function begin(
   context: JobContext,
   reference: JobReference,
+  record: InstanceRecord,
   set: Partial<InstanceRecord>,
   capped: boolean,
 ): Promise<BeginAnswer> {
@@ -112,11 +120,12 @@ async function begin(
     generation: reference.generation,
     run: reference.run,
     set,
+    ...(record.version === undefined ? {} : { seen: record.version }),
     ...caps,
   });
 }
 
-function leave(begun: Exclude<BeginAnswer, { kind: 'ok' | 'wait' }>): Exit {
+function leave(begun: Exclude<BeginAnswer, { kind: 'ok' | 'wait' | 'changed' }>): Exit {
   if (begun.kind === 'settled')
     return { kind: 'done', result: { state: begun.record.state, generation: begun.record.generation } };
   return ended('superseded');

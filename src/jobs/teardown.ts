@@ -20,12 +20,12 @@ export async function teardown(context: JobContext, reference: JobReference): Pr
   const begin = () => context.inventory.begin(instanceId, { verb: 'teardown', generation, run, job: context.job.jobId });
   const begun = await begin();
   if (begun.kind === 'missing' || begun.kind === 'settled') return { kind: 'done', result: { state: 'gone' } };
-  if (begun.kind === 'superseded') return { kind: 'yielded', error: new WindlassError('superseded'), again: false };
   if (begun.kind === 'wait') {
     const record = await context.inventory.read(instanceId);
     if (record === undefined) return { kind: 'done', result: { state: 'gone' } };
     return waitForBegin(context, record, begun.reason, begin);
   }
+  if (begun.kind !== 'ok') return { kind: 'yielded', error: new WindlassError('superseded'), again: false };
   const job = createBench(context, begun);
   try {
     return await remove(job, generation);

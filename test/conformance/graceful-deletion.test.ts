@@ -41,6 +41,9 @@ describe('deleting a Pod', () => {
     expect(longer.body.metadata.deletionTimestamp).toBe(first.body.metadata.deletionTimestamp);
     const shorter = await target.call('DELETE', `${pods}/twice`, { gracePeriodSeconds: 1 });
     expect(shorter.body.metadata.deletionGracePeriodSeconds).toBe(1);
+    expect(Date.parse(shorter.body.metadata.deletionTimestamp)).toBeLessThan(Date.parse(first.body.metadata.deletionTimestamp));
+    // Whether the node still heeds it is its own affair (README): only grace 0 is sure to end it.
+    await target.call('DELETE', `${pods}/twice`, { gracePeriodSeconds: 0 });
     await target.gone('pods/twice');
   });
 

@@ -65,7 +65,7 @@ describe('the last request wins, whatever is under way', () => {
       const seen = (await world.operator.inventory.read(id))?.updatedAt;
       // Between two requests the workers get as far as they get with this many changes of the record.
       for (let changes = random(5); changes > 0; changes--)
-        await world.until(id, (record) => record?.updatedAt !== seen || record?.state === 'ready');
+        await world.until(id, (record) => record?.updatedAt !== seen || record === undefined || record.state === 'ready');
       if (step % 2 === 0 && (await world.operator.inventory.read(id)) !== undefined) await tearDown(id);
       else await world.operator.producer.launch(request(id));
     }

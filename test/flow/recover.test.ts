@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(async () => embedded?.close());
 
 const sweeps = Object.fromEntries(
-  ['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, { every: 86_400, graceSeconds: 0 }]),
+  ['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, { cron: '0 0 1 1 *', graceSeconds: 0 }]),
 );
 const open = (installation: string, more: object = {}) =>
   createWorld({

@@ -46,6 +46,24 @@ describe('a lease', () => {
     expect(() => old.lease.assertHeld()).toThrow(expect.objectContaining({ code: 'lease_lost' }));
   });
 
+  test('is not begun with what was worked out from an older record: a removal that ended between read and begin (C14)', async () => {
+    const { inventory } = world;
+    await ready(inventory, 'a');
+    const removal = await remove(inventory, 'a');
+    const next = await intend(inventory, 'a', { requestHash: 'h2' });
+    const seen = (await inventory.read('a'))?.version ?? 0;
+    const { lease } = await begin(inventory, 'a', removal, { verb: 'teardown' });
+    await inventory.finishRemoval(lease, { generation: removal.generation, suspended: false });
+    const before = await inventory.read('a');
+    const version = before?.version ?? 0;
+    const stale = { verb: 'launch', generation: next.generation, run: next.run, set: { snapshot: 'old' } } as const;
+    expect(await inventory.begin('a', { ...stale, seen })).toEqual({ kind: 'changed' });
+    expect(await inventory.read('a')).toEqual(before);
+    expect(await inventory.leaseHolder(inventory.hashOf('a'))).toBeUndefined();
+    const answer = await inventory.begin('a', { ...stale, seen: version });
+    expect(answer).toMatchObject({ kind: 'ok', record: { snapshot: 'old', version: version + 1 } });
+  });
+
   test('of another worker is not freed by a late release (C05)', async () => {
     const { inventory, raw } = world;
     const other = await world.open({ holder: 'worker-2' });

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- A: hash, verb, generation, run, holder, job, ttl, caps {owner, cluster, global, launching} or absent, set {fields}, events
+-- A: hash, verb, generation, run, holder, job, ttl, seen (version that `set` was made of) or absent, caps {owner, cluster, global, launching} or absent, set {fields}, events
 local hash = A.hash
 
 local function full(set, cap) return redis.call('SCARD', set) >= tonumber(cap) end
@@ -48,6 +48,8 @@ return once(function()
   local ours = held and held.holder == A.holder and held.job == A.job and held.verb == A.verb and held.generation == A.generation
     and held.run == A.run and held.fence == r.fence
   if held and not ours then return { kind = 'wait', reason = 'lease_held' } end
+  -- What was worked out from an older state is not merged into this one: a removal or another delivery came in between.
+  if A.seen and A.seen ~= r.version then return { kind = 'changed' } end
   local cap = A.verb == 'launch' and capped(r)
   if cap then return { kind = 'wait', reason = cap } end
 

@@ -57,7 +57,7 @@ local QUEUED = { requested = true, launching = true }
 -- The fields that scripts decide on. Those with '_' are bookkeeping that no reader sees.
 local BOOK = {
   'schema', 'instanceId', 'owner', 'state', 'before', 'intent', 'generation', 'run', 'removeUpTo', 'fence', 'cluster',
-  'createdAt', 'expiresAt', 'attemptsLeft', 'readyAt', '_requestHash', '_begun', '_settled', '_next',
+  'createdAt', 'expiresAt', 'attemptsLeft', 'readyAt', 'version', '_requestHash', '_begun', '_settled', '_next',
 }
 local function load(hash)
   local values = redis.call('HMGET', key('record', hash), unpack(BOOK))
@@ -121,6 +121,7 @@ end
 -- Writes fields (already encoded) and keeps the indexes right; returns the bookkeeping fields as they are then.
 local function change(hash, r, changes)
   changes.updatedAt = int(NOW)
+  changes.version = int((tonumber(r.version) or 0) + 1)
   local after, args = {}, {}
   for _, field in ipairs(BOOK) do after[field] = changes[field] or r[field] end
   for field, value in pairs(changes) do
