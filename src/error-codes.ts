@@ -195,7 +195,11 @@ export const codeTable = {
     'The cluster changed a part of the workspace that Windlass owns.',
     'A mutating webhook touches owned fields; exclude our objects from it.',
   ),
-  storage_failed: terminal('The storage for the workspace could not be provided.', "See the claim's events in the evidence."),
+  storage_failed: terminal(
+    'The storage for the workspace could not be provided.',
+    "Check the profile's workspace.storageClass and size; the claim's own events are in the evidence.",
+    [/storageclass(\.storage\.k8s\.io)? "[^"]*" not found/i],
+  ),
   image_invalid: terminal('The image name is not valid.', 'Correct the image in the profile.', [
     /InvalidImageName/,
     /couldn't parse image/i,
@@ -242,7 +246,7 @@ export const codeTable = {
   handshake_failed: retryable('The agent in the workspace did not answer as it should.', 'Look at the container log.'),
   pod_disrupted: retryable(
     'The cluster removed the workspace while it started.',
-    'Node pressure or preemption: see the evidence.',
+    'Node pressure, preemption, or somebody deleted it: the evidence says which. A launch tries again by itself.',
   ),
   node_lost: retryable('The node of the workspace is gone.', 'The workspace starts again on another node.'),
   image_pull_throttled: retryable('The registry limits image pulls.', 'Authenticate the pulls or use a mirror.', [

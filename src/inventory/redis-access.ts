@@ -32,7 +32,7 @@ export async function checkAccess(redis: Redis | Cluster, tags: readonly string[
     }
   } catch (thrown) {
     const text = thrown instanceof Error ? thrown.message : String(thrown);
-    if (!/NOPERM|permission|can't run this command|ACL/i.test(text)) throw redisError(thrown);
+    if (!/NOPERM|No permissions|The user executing the script|ACL failure/i.test(text)) throw redisError(thrown);
     throw new WindlassError('redis_misconfigured', `The Redis user may not do what Windlass does: ${text.slice(0, 300)}`, {
       cause: thrown,
       hint: 'Let it use all keys and channels of redis.prefix: ~{PREFIX:* &{PREFIX:* +@all -@dangerous +info +client|setname +client|id.',

@@ -20,11 +20,21 @@ export async function judge(context: StageContext): Promise<Running | Waiting> {
     throw new WindlassError('pod_disrupted', 'The Pod was removed by somebody else.', {
       evidence: { pod: recorded.name, uid: recorded.uid },
     });
-  const verdict = judgePod(judgement(context, pod));
+  const verdict = await withClaim(context, pod, judgePod(judgement(context, pod)));
   if (verdict.kind === 'failed')
     throw new WindlassError(verdict.code, verdict.message, { evidence: await withLog(context, recorded.name, verdict.evidence) });
   if (verdict.kind === 'running') return { ...verdict, node: pod.spec?.nodeName ?? '', ip: pod.status?.podIP ?? '' };
   return { ...verdict, missingAgent: /windlass-agent-[0-9a-f]+" not found/.test(verdict.message) };
+}
+
+/** Before it has a node, a Pod that waits for its volume cannot say why: its claim does, which no watch follows. */
+async function withClaim(context: StageContext, pod: V1Pod, verdict: PodJudgement): Promise<PodJudgement> {
+  const { claimUid } = context.record().workspace ?? { claimUid: '' };
+  const storage =
+    verdict.kind === 'waiting' ? verdict.reason === 'storage' : verdict.kind === 'failed' && verdict.evidence.phase === 'storage';
+  if (!storage || pod.spec?.nodeName || claimUid === '') return verdict;
+  const claimEvents = await context.cluster.events(claimUid, { signal: AbortSignal.timeout(5000) });
+  return judgePod({ ...judgement(context, pod), claimEvents });
 }
 
 function judgement(context: StageContext, pod: V1Pod): JudgeInput {

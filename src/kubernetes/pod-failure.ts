@@ -1,5 +1,6 @@
 import type { CoreV1Event, V1Pod } from '@kubernetes/client-node';
 import type { ErrorCode } from '../error-codes.ts';
+import { claimTrouble } from './claim-trouble.ts';
 import { type ContainerProblem, endProblem, waitingProblem } from './pod-containers.ts';
 import { type Budgets, missingMount, type PodPhase, phaseOf, type WaitReason } from './pod-phases.ts';
 import { blockingContainer, type ContainerView, conditionOf, containersOf, evidenceOf } from './pod-view.ts';
@@ -10,6 +11,8 @@ export interface JudgeInput {
   readonly mainContainer: string;
   /** Events about the Pod, oldest first; may be empty. */
   readonly events: readonly CoreV1Event[];
+  /** Events about the claim of the workspace, oldest first; only asked for while the Pod waits for it. */
+  readonly claimEvents?: readonly CoreV1Event[];
   /** Server ms. */
   readonly now: number;
   readonly budgets: Budgets;
@@ -63,10 +66,13 @@ export function judgePod(input: JudgeInput): PodJudgement {
   if (running?.kind === 'running') return running;
   const found = phaseOf(pod, containers, events, input.budgets);
   const phase = { ...found, since: Math.max(found.since, since) };
-  const problem = running ?? findProblem(containers, events, phase);
+  const stored = phase.reason === 'storage' ? claimTrouble(input.claimEvents ?? []) : undefined;
+  const problem = running ?? findProblem(containers, events, phase) ?? stored;
   const final = problem && (problem.since ?? phase.since) + problem.graceMs;
   if (problem && final !== undefined && input.now >= final) return failed(problem.code, problem.message, problem.evidence);
   const deadline = phase.since + phase.budgetMs;
+  if (input.now >= deadline && problem !== undefined && problem === stored)
+    return failed(problem.code, problem.message, problem.evidence);
   if (input.now >= deadline)
     return failed('launch_deadline', lateMessage(phase, problem), { phase: phase.reason, budgetSeconds: phase.budgetMs / 1000 });
   const message = sanitize(problem?.message ?? phase.words, 1000) || sentences[phase.reason];

@@ -289,6 +289,28 @@ describe('phases and their budgets', () => {
     expect(judge({ conditions: unscheduled }, 400, events)).toMatchObject({ kind: 'waiting', recheckAt: at(500).getTime() });
   });
 
+  it('tells in the words of the claim why its volume does not come: at once of a class that does not exist, else at the deadline', () => {
+    const message = '0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found';
+    const conditions = [condition('PodScheduled', 0, 'False', { message })];
+    const said = (text: string) => [event('ProvisioningFailed', 4, text, { type: 'Warning' })];
+    const absent = { claimEvents: said('storageclass.storage.k8s.io "fats" not found') };
+    expect(judge({ conditions }, 33, [], absent)).toMatchObject({
+      kind: 'waiting',
+      reason: 'storage',
+      recheckAt: at(34).getTime(),
+    });
+    const over = judge({ conditions }, 34, [], absent);
+    expect(over).toMatchObject(failure('storage_failed', /"fats" not found/));
+    expect(over).toMatchObject({ evidence: { claimEvents: [{ reason: 'ProvisioningFailed' }] } });
+    const slow = { claimEvents: said('failed to provision volume: quota of the array is used up') };
+    expect(judge({ conditions }, 599, [], slow)).toMatchObject({
+      kind: 'waiting',
+      message: expect.stringMatching(/quota of the array/),
+    });
+    expect(judge({ conditions }, 600, [], slow)).toMatchObject(failure('storage_failed', /quota of the array/));
+    expect(judge({ conditions }, 600)).toMatchObject(failure('launch_deadline'));
+  });
+
   it('counts an unbound claim as storage', () => {
     const message = '0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.';
     const conditions = [condition('PodScheduled', 0, 'False', { message })];
