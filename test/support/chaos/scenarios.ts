@@ -76,7 +76,11 @@ const rollback: Scenario = {
   },
   async end(world, id) {
     const record = await world.until(id, (current) => current?.state === 'failed');
-    equal(record?.failure?.code, 'prepare_failed', 'the failure that started the rollback survives');
+    equal(
+      record?.failure?.code,
+      'prepare_failed',
+      `the failure that started the rollback survives: ${JSON.stringify(record?.failure)}`,
+    );
     deepStrictEqual(await world.leftovers(), []);
   },
 };
