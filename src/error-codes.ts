@@ -94,7 +94,12 @@ export const codeTable = {
     'Check the name against the configuration; a worker must have published its offer.',
   ),
   template_rejected: {
-    ...caller(2, 422, 'The pod template is not allowed.', 'The listed fields are reserved or unsafe; see docs/reference.'),
+    ...caller(
+      2,
+      422,
+      'The pod template is not allowed.',
+      'Take the listed fields out of the template, or list an unsafe one in allowUnsafe of the profile.',
+    ),
     disposition: 'terminal',
   },
   schema_unsupported: caller(
@@ -226,8 +231,14 @@ export const codeTable = {
     http: 503,
   },
   conflict: retryable('The object changed while it was being written.', 'It is tried again by itself.'),
-  exec_lost: retryable('The connection into the workspace broke.', 'It is tried again by itself.'),
-  forward_lost: retryable('The forwarded connection to the agent broke.', 'It is tried again by itself.'),
+  exec_lost: retryable(
+    'The connection into the workspace broke.',
+    'A launch tries again by itself. A command of yours may have run: look at what it did before you run it again.',
+  ),
+  forward_lost: retryable(
+    'The forwarded connection to the agent broke.',
+    'A launch tries again by itself. Run a command of yours again; `windlass explain` shows whether its workspace still runs.',
+  ),
   handshake_failed: retryable('The agent in the workspace did not answer as it should.', 'Look at the container log.'),
   pod_disrupted: retryable(
     'The cluster removed the workspace while it started.',

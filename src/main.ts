@@ -31,6 +31,8 @@ export interface Caller {
   readonly loaded: LoadedConfig;
   readonly inventory: Inventory;
   readonly producer: Producer;
+  /** False when nobody has taken jobs from this queue for a while: what is asked for waits. */
+  workerSeen(queue: QueueName): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -102,6 +104,7 @@ async function openBase(loaded: LoadedConfig): Promise<Base> {
     loaded,
     inventory,
     producer,
+    workerSeen: async (queue) => (await import('./jobs/worker-seen.ts')).isWorkerSeen(shelf, queue),
     shelf,
     queues,
     log,
@@ -223,8 +226,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     throw error;
   }
   const { startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer } = await import('./consumers/index.ts');
-  const schedules = options.queues.includes('sweep');
-  const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, schedules });
+  const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, takes: options.queues });
   await upkeep.first;
   const context = { config, inventory, shelf, clusters, keyring, recipes, log, jobState: (job: JobRef) => jobState(queues, job) };
   const wakeups = await startWakeups(context, queues);

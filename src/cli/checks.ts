@@ -1,5 +1,6 @@
 import type { LoadedConfig } from '../config/load.ts';
 import { asWindlassError, type Issue, WindlassError } from '../errors.ts';
+import type { Recipe } from '../jobs/recipes.ts';
 
 /**
  * What the configuration's own text cannot show: kubeconfigs and Pod templates. Only for verbs that use the cluster or
@@ -17,10 +18,14 @@ async function clusterIssues(loaded: LoadedConfig): Promise<Issue[]> {
   return found.flat();
 }
 
-export async function recipeIssues(loaded: LoadedConfig): Promise<Issue[]> {
+export async function recipesOf(loaded: LoadedConfig): Promise<readonly Recipe[]> {
   const { createRecipes } = await import('../jobs/recipes.ts');
+  return createRecipes(loaded.config, loaded.templates).all();
+}
+
+export async function recipeIssues(loaded: LoadedConfig): Promise<Issue[]> {
   try {
-    createRecipes(loaded.config, loaded.templates);
+    await recipesOf(loaded);
     return [];
   } catch (error) {
     const failure = asWindlassError(error);

@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import type { LoadedConfig } from '../config/load.ts';
 import { WindlassError } from '../errors.ts';
+import type { Recipe } from '../jobs/recipes.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import { epochName } from '../names.ts';
 import type { Perform } from './doctor.ts';
+import type { Trial } from './doctor-profile.ts';
 
 /** What the shipped Role grants (design §8); each verb is asked for by itself, so that the answer names what is missing. */
 const needed: readonly { readonly resource: string; readonly subresource?: string; readonly verbs: readonly string[] }[] = [
@@ -17,11 +19,18 @@ const needed: readonly { readonly resource: string; readonly subresource?: strin
   { resource: 'resourcequotas', verbs: ['list', 'watch'] },
 ];
 
-/** Server, namespace and rights of one cluster. Nothing is left behind: the one create is a dry run. */
-export async function examineCluster(loaded: LoadedConfig, name: string, perform: Perform): Promise<void> {
+export interface ClusterPlan {
+  readonly loaded: LoadedConfig;
+  readonly recipes: readonly Recipe[];
+  /** Runs a disposable instance of this recipe when everything before it is fine; undefined = no such trial. */
+  readonly live?: ((trial: Trial) => Promise<void>) | undefined;
+}
+
+/** Connection, namespace, rights, storage and admission of one cluster. Without `live` nothing is made: creates are dry runs. */
+export async function examineCluster(plan: ClusterPlan, name: string, perform: Perform): Promise<void> {
   const { checkClusterConfig, createClusters } = await import('../kubernetes/clusters.ts');
   const { createLogger } = await import('../log.ts');
-  const { config, dir } = loaded;
+  const { config, dir } = plan.loaded;
   const usable = await perform(`kubeconfig.${name}`, async () => {
     const issues = await checkClusterConfig(name, config.clusters[name]!, dir);
     if (issues.length > 0)
@@ -38,10 +47,20 @@ export async function examineCluster(loaded: LoadedConfig, name: string, perform
       return `Kubernetes ${gitVersion}${Math.abs(skew) > 5 ? `, its clock differs by ${skew} s` : ''}`;
     });
     if (!reachable) return;
-    await perform(`namespace.${name}`, () => tryNamespace(cluster));
-    await examineRights(cluster, name, perform, config.installation);
+    const present = await perform(`namespace.${name}`, () => tryNamespace(cluster));
+    const allowed = await examineRights(cluster, name, perform, config.installation);
+    if (present) await examineProfiles(plan, cluster, perform, allowed);
   } finally {
     await clusters.close();
+  }
+}
+
+async function examineProfiles(plan: ClusterPlan, cluster: Cluster, perform: Perform, allowed: boolean): Promise<void> {
+  const { createTrial, examineProfile } = await import('./doctor-profile.ts');
+  for (const [index, recipe] of plan.recipes.entries()) {
+    const trial = createTrial(plan.loaded, cluster, recipe);
+    const taken = await examineProfile(trial, perform);
+    if (index === 0 && allowed && taken) await plan.live?.(trial);
   }
 }
 
@@ -52,13 +71,14 @@ async function tryNamespace(cluster: Cluster): Promise<string> {
   return cluster.namespace;
 }
 
-async function examineRights(cluster: Cluster, name: string, perform: Perform, installation: string): Promise<void> {
+async function examineRights(cluster: Cluster, name: string, perform: Perform, installation: string): Promise<boolean> {
+  let all = true;
   const epoch = { resource: 'configmaps', name: epochName(installation), verbs: ['patch'] };
   for (const { verbs, ...target } of [...needed, epoch]) {
     const { resource, subresource } = { subresource: undefined, ...target };
     const what = subresource === undefined ? resource : `${resource}/${subresource}`;
     for (const verb of verbs) {
-      await perform(`rbac.${name}.${what}.${verb}`, async () => {
+      const granted = await perform(`rbac.${name}.${what}.${verb}`, async () => {
         const { allowed, reason } = await cluster.can({ verb, ...target });
         if (allowed) return 'allowed';
         const why = reason ? `: ${reason}` : '';
@@ -67,6 +87,8 @@ async function examineRights(cluster: Cluster, name: string, perform: Perform, i
           `The cluster does not let Windlass ${verb} ${what} in ${cluster.namespace}${why}.`,
         );
       });
+      all = all && granted;
     }
   }
+  return all;
 }

@@ -4,6 +4,7 @@ import type { Command } from 'commander';
 import { asWindlassError } from '../errors.ts';
 import type { Operator } from '../main.ts';
 import { type Context, checkedId, usage, verb } from './context.ts';
+import { explainLoss } from './exec-loss.ts';
 import { interruptible } from './interrupt.ts';
 import { showError } from './output.ts';
 import { openPod } from './pod.ts';
@@ -81,9 +82,12 @@ async function run(context: Context, request: Request): Promise<number> {
   try {
     const exitCode = await context.withOperator(async (operator) => {
       const pod = await openPod(operator, request.instanceId);
-      return request.tty || pod.delivery === 'none'
-        ? throughCluster(pod, request, streams)
-        : throughAgent(operator, request, streams);
+      const ran =
+        request.tty || pod.delivery === 'none' ? throughCluster(pod, request, streams) : throughAgent(operator, request, streams);
+      return ran.catch(async (error: unknown) => {
+        streams.signal.throwIfAborted();
+        throw await explainLoss(pod, asWindlassError(error));
+      });
     });
     if (json) context.out.line({ exitCode });
     return exitCode;

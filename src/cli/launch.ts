@@ -78,6 +78,7 @@ export async function waitUntilReady(
   const { toInstance } = await import('../inventory/view.ts');
   const interrupt = interruptible();
   context.out.say(`${clean(instanceId)}: ${accepted.deduplicated ? 'already asked for' : 'accepted'} (generation ${generation})`);
+  await tellOfNoWorker(context, caller, 'launch');
   try {
     const record = await follow(caller.inventory, instanceId, {
       judge: (seen) => launchEnd(seen, generation),
@@ -99,6 +100,14 @@ export async function waitUntilReady(
   } finally {
     interrupt.dispose();
   }
+}
+
+/** Once, and then it is waited all the same: a worker may be about to start. */
+export async function tellOfNoWorker(context: Context, caller: Caller, queue: 'launch' | 'teardown'): Promise<void> {
+  if (await caller.workerSeen(queue)) return;
+  context.out.say(
+    `No worker that takes ${queue} jobs has been seen for two minutes: this waits until one runs (windlass worker).`,
+  );
 }
 
 /** Where this generation of a launch ended, or undefined while it is under way; a newer request is an end as well. */

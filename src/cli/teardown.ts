@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { checkedId, InstanceFailed, verb } from './context.ts';
 import { failureOf, follow, type Glance, stageLine } from './follow.ts';
 import { interruptible } from './interrupt.ts';
-import { showAccepted } from './launch.ts';
+import { showAccepted, tellOfNoWorker } from './launch.ts';
 import { clean } from './output.ts';
 import { waitSeconds } from './values.ts';
 
@@ -40,6 +40,7 @@ export function teardown(program: Command): void {
       if (!options.wait) return showAccepted(context, accepted, 'teardown');
       const interrupt = interruptible();
       context.out.say(`${clean(instanceId)}: teardown accepted (generation ${accepted.generation})`);
+      await tellOfNoWorker(context, caller, 'teardown');
       try {
         const state = await follow(caller.inventory, instanceId, {
           judge: (seen) => removalEnd(seen, accepted.generation, keepWorkspace === true),

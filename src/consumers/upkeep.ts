@@ -2,8 +2,9 @@ import { asWindlassError } from '../errors.ts';
 import { reportAgentInUse } from '../jobs/agent-config.ts';
 import { checkEpoch, type EpochVerdict, noteVerdict } from '../jobs/epoch.ts';
 import { type RecoverContext, recover } from '../jobs/recover.ts';
+import { reportWorker } from '../jobs/worker-seen.ts';
 import { offerOf, publishOffer } from '../producers/offer.ts';
-import type { Queues } from '../producers/queue.ts';
+import type { QueueName, Queues } from '../producers/queue.ts';
 import { upsertSchedules } from '../producers/schedules.ts';
 
 export interface Upkeep {
@@ -14,7 +15,8 @@ export interface Upkeep {
 
 export interface UpkeepOptions extends Omit<RecoverContext, 'signal'> {
   readonly queues: Queues;
-  readonly schedules: boolean;
+  /** What this worker takes jobs from. */
+  readonly takes: readonly QueueName[];
 }
 
 /** Short against how long a flushed Redis may go unnoticed, long against what a round costs. */
@@ -49,8 +51,9 @@ async function round(options: UpkeepOptions, signal: AbortSignal): Promise<void>
     }
   };
   await attempt('offer', () => publishOffer(shelf, offerOf(config)));
+  await attempt('worker seen', () => reportWorker(shelf, options.takes));
   await attempt('agent in use', () => reportAgentInUse(shelf, config.installation));
-  if (options.schedules) await attempt('schedules', () => upsertSchedules(queues, config));
+  if (options.takes.includes('sweep')) await attempt('schedules', () => upsertSchedules(queues, config));
   const verdicts: EpochVerdict[] = [];
   for (const name of clusters.names()) {
     await attempt(`epoch of ${name}`, async () => {

@@ -42,6 +42,8 @@ async function openCanary(keyring: Keyring, kid: string, canary: string): Promis
   throw new WindlassError(
     'secret_key_missing',
     `Redis holds secrets that were encrypted with key "${kid}", which the configuration lacks or has with other bytes.`,
-    { hint: `Give secrets.atRest the right key "${kid}", or run \`windlass keys reseal\` where it is known.` },
+    {
+      hint: `Give secrets.atRest the right key "${kid}" again, behind the one in use: every configured key opens, the first one closes. \`windlass keys status\` checks it.`,
+    },
   );
 }

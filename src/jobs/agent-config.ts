@@ -24,7 +24,10 @@ const ensured = new WeakMap<Cluster, Promise<void>>();
  * The agent's ConfigMap: content-addressed and immutable, so that equal content has one name and nobody may change it
  * under a Pod. 'once' asks the cluster at most once per process; 'again' does after a Pod failed to mount it.
  */
-export async function ensureAgent(context: StageContext, when: 'once' | 'again'): Promise<void> {
+export async function ensureAgent(
+  context: Pick<StageContext, 'cluster' | 'config' | 'profile'>,
+  when: 'once' | 'again',
+): Promise<void> {
   if (context.profile.agent.delivery === 'none') return;
   const known = ensured.get(context.cluster);
   if (known !== undefined && when === 'once') return known;

@@ -11,7 +11,10 @@ export function repositoryScript(repository: LaunchPayload['repository']): strin
   const url = quote(repository.url);
   const checkout =
     repository.ref === undefined ? '' : `git fetch -q origin ${quote(repository.ref)} && git checkout -q FETCH_HEAD || exit 1\n`;
+  // Most provisioners make the root of a volume as root, and git takes no repository in somebody else's folder. In the
+  // instance's own home, so that the commands of its user may use it too.
   return `export GIT_TERMINAL_PROMPT=0
+git config --global --add safe.directory "$PWD"
 if [ -d .git ]; then
   if [ "$(git config --get remote.origin.url)" != ${url} ]; then
     echo "windlass: the workspace holds another repository than" ${url} >&2

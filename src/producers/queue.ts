@@ -20,6 +20,9 @@ export function openQueues(connection: ConnectionOptions, prefix: string, instal
       connection,
       prefix: queuePrefix(prefix, installation, name),
       skipWaitingForReady: true,
+      // Its own look at the server prints a warning beside our error; `checkRedis` looks at more, and refuses. Not for
+      // workers: without it they would take Redis for an old one, and wake only at full seconds.
+      skipVersionCheck: true,
       defaultJobOptions: {
         ...retained,
         attempts: 1_000_000,

@@ -1,23 +1,15 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { stringify } from 'yaml';
 import { podName } from '../../src/names.ts';
 import { withPlainQueue } from '../support/chaos/plain-queue.ts';
-import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { type FaultyCluster, startFaultyCluster } from '../support/fault-plan.ts';
 import { randomInt } from '../support/random.ts';
 import { createWorld, type World } from '../support/world.ts';
 
-let dir: string;
-let embedded: EmbeddedCluster;
+let embedded: FaultyCluster;
 let world: World;
-const clusterFaults = () => join(dir, 'faults.yaml');
 
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'windlass-order-'));
-  await writeFile(clusterFaults(), 'rules: []\n');
-  embedded = await startCluster({ faults: clusterFaults() });
+  embedded = await startFaultyCluster();
   // Requests that take longer than this are answers that never came.
   const cluster = { authMode: 'kubeconfig', kubeconfigPath: embedded.kubeconfig, namespace: 'default', requestTimeoutSeconds: 3 };
   const config = { clusters: { default: cluster } };
@@ -27,7 +19,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await world?.stop();
   await embedded?.close();
-  await rm(dir, { recursive: true, force: true });
 });
 
 const request = (id: string) => ({ version: 1, instanceId: id, profile: 'node' });
@@ -44,16 +35,6 @@ async function assertGone(id: string) {
   await tearDown(id);
   await world.gone(id);
   expect(await world.leftovers()).toEqual([]);
-}
-
-/** These rules from now on, for as long as `during` takes. */
-async function withFaults<T>(rules: readonly object[], during: () => Promise<T>): Promise<T> {
-  await writeFile(clusterFaults(), stringify({ rules }));
-  try {
-    return await during();
-  } finally {
-    await writeFile(clusterFaults(), 'rules: []\n');
-  }
 }
 
 describe('the last request wins, whatever is under way', () => {
@@ -78,7 +59,7 @@ describe('the last request wins, whatever is under way', () => {
     await world.operator.producer.launch(request(id));
     const old = await world.ready(id);
     await world.exec(id, ['/bin/sh', '-c', 'echo old > data']);
-    await withFaults([{ verb: 'delete', resource: 'persistentvolumeclaims', fault: { delayMs: 1500 } }], async () => {
+    await embedded.withFaults([{ verb: 'delete', resource: 'persistentvolumeclaims', fault: { delayMs: 1500 } }], async () => {
       await tearDown(id);
       await world.until(id, (record) => record?.state === 'removing' && record.pod === null);
       await world.operator.producer.launch(request(id));
@@ -95,7 +76,7 @@ describe('the last request wins, whatever is under way', () => {
 describe('a teardown during the create of the Pod', () => {
   it('takes at once what that made, and does not wait out the time in which it might have landed', async () => {
     const id = 'under way';
-    await withFaults([{ verb: 'create', resource: 'pods', nth: 1, fault: { delayMs: 1500 } }], async () => {
+    await embedded.withFaults([{ verb: 'create', resource: 'pods', nth: 1, fault: { delayMs: 1500 } }], async () => {
       await world.operator.producer.launch(request(id));
       await world.until(id, (record) => record?.creates.pods?.open === true);
       await tearDown(id);
@@ -108,7 +89,7 @@ describe('a teardown during the create of the Pod', () => {
 describe('a create whose answer is lost', () => {
   it('but was done is found by its nonce and kept: one Pod, no second create', async () => {
     const id = 'dropped';
-    await withFaults([{ verb: 'create', resource: 'pods', nth: 1, fault: 'commit_then_drop' }], async () => {
+    await embedded.withFaults([{ verb: 'create', resource: 'pods', nth: 1, fault: 'commit_then_drop' }], async () => {
       await world.operator.producer.launch(request(id));
       const record = await assertReadyOnce(id);
       expect(record.attemptsLeft).toBe(3);
@@ -118,7 +99,7 @@ describe('a create whose answer is lost', () => {
 
   it('and lands after the launch was rolled back is removed, and the next attempt makes its own', async () => {
     const id = 'late commit';
-    await withFaults([{ verb: 'create', resource: 'pods', nth: 1, fault: { delayThenCommitMs: 8000 } }], async () => {
+    await embedded.withFaults([{ verb: 'create', resource: 'pods', nth: 1, fault: { delayThenCommitMs: 8000 } }], async () => {
       await world.operator.producer.launch(request(id));
       const rolledBack = await world.until(id, (record) => record?.state === 'rolling_back');
       expect(rolledBack?.failure).toMatchObject({ code: 'cluster_unreachable', attemptsLeft: 2 });

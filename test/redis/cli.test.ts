@@ -114,6 +114,8 @@ describe('launch', { timeout }, () => {
     expect((await run(['reconnect', 'early', '--timeout', '1'])).exitCode).toBe(2);
     const waited = await run(['reconnect', 'early', '--wait', '--timeout', '1']);
     expect(waited.json().error).toMatchObject({ code: 'wait_timeout' });
+    // Nobody works here: said once, and waited all the same.
+    expect(waited.stderr.match(/No worker that takes launch jobs/g)).toHaveLength(1);
   });
 
   it('keeps secrets out of Redis in plain text, however they are given', async () => {
@@ -255,6 +257,11 @@ describe('a worker does not start', { timeout }, () => {
       const refused = await run(['worker'], env);
       expect(refused.json().error).toMatchObject({ code: 'redis_misconfigured', hint: expect.stringContaining('noeviction') });
       expect(refused.exitCode).toBe(5);
+      // In a process of its own: BullMQ would print its own warning past everything else.
+      const worker = await windlass(['worker'], { cwd: dir, env });
+      expect(worker.exitCode).toBe(5);
+      expect(worker.stderr).toContain('allkeys-lru');
+      expect(worker.stderr + worker.stdout).not.toContain('IMPORTANT');
       const checks = (await run(['doctor'], env)).json().checks as { key: string; error: { code: string } | null }[];
       expect(checks.find((check) => check.key === 'redis')?.error?.code).toBe('redis_misconfigured');
     } finally {

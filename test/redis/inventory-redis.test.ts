@@ -2,6 +2,7 @@ import { Redis } from 'ioredis';
 import { afterEach, describe, expect, test } from 'vitest';
 import { redisSchema } from '../../src/config/schema.ts';
 import { connected, createRedis } from '../../src/inventory/connection.ts';
+import { checkAccess } from '../../src/inventory/redis-access.ts';
 import { checkRedis } from '../../src/inventory/redis-facts.ts';
 import { freePort, startRedis, type TestRedis } from '../support/redis.ts';
 import { begin, intend, launchOf, openInventory, ready, refusal, remove, tearDown, until } from './inventory-support.ts';
@@ -139,6 +140,29 @@ test('a Redis user that may only touch our keys and channels suffices', async ()
   await inventory.waitForEvent('a', 0, 1000);
   expect(await inventory.facts()).toMatchObject({ evictionPolicy: 'noeviction' });
   expect(await tearDown(inventory, 'a')).toBe('gone');
+});
+
+test('what a Redis user may not do is found before a worker needs it', async () => {
+  const redis = await server();
+  const enough = ['on', '>pw', '~{windlass:*', '&{windlass:*', '+@all', '-@dangerous', '+info', '+client|setname', '+client|id'];
+  const tags = ['{windlass:test:inventory}', '{windlass:test:launch}'];
+  const asUser = async (...rules: string[]) => {
+    const raw = rawAt(redis.port);
+    await raw.call('ACL', 'SETUSER', 'worker', 'reset', ...rules);
+    const user = new Redis({ port: redis.port, username: 'worker', password: 'pw', enableReadyCheck: false });
+    try {
+      await checkAccess(user, tags);
+      return (await raw.keys('*')).length;
+    } finally {
+      user.disconnect();
+    }
+  };
+  expect(await asUser(...enough)).toBe(0);
+  for (const missing of ['-xadd', '-eval', '-bzpopmin', 'resetchannels', 'resetkeys'])
+    await expect(asUser(...enough, missing), missing).rejects.toMatchObject({ code: 'redis_misconfigured' });
+  await expect(asUser(...enough, 'resetkeys', '~{windlass:test:inventory}*')).rejects.toMatchObject({
+    code: 'redis_misconfigured',
+  });
 });
 
 test('a full Redis refuses new requests, while running launches end and removals go through (C73)', async () => {

@@ -96,7 +96,8 @@ async function existingClaim(context: StageContext, name: string): Promise<Stage
   });
 }
 
-function claimProblem(claim: V1PersistentVolumeClaim | undefined): string | undefined {
+/** Why somebody's claim cannot be worked on; undefined = it can. */
+export function claimProblem(claim: V1PersistentVolumeClaim | undefined): string | undefined {
   if (!claim?.metadata?.uid) return 'it does not exist';
   if (claim.metadata.deletionTimestamp) return 'it is being deleted';
   if (claim.status?.phase === 'Lost') return 'its volume is lost';

@@ -100,8 +100,14 @@ it.each([
 });
 
 it('finds the instance when the answer to its creation is lost', async () => {
-  const client = await hostile((socket, head) => (head.startsWith('POST') ? socket.destroy() : socket.write(json(200, info))));
+  const asked: string[] = [];
+  const client = await hostile((socket, head) => {
+    asked.push(head.split(' ')[0] ?? '');
+    if (head.startsWith('POST')) socket.destroy();
+    else socket.write(json(200, info));
+  });
   expect(await client.ensureInstance({ id: 'one', workspace_path: '/workspace' })).toEqual(info);
+  expect(asked).toEqual(['POST', 'GET']);
 });
 
 it('fails with the lost answer when the instance was not created', async () => {
@@ -109,6 +115,21 @@ it('fails with the lost answer when the instance was not created', async () => {
   await expect(client.ensureInstance({ id: 'one', workspace_path: '/workspace' })).rejects.toMatchObject({
     code: 'forward_lost',
   });
+});
+
+it('does not take the instance of another workspace for its own when the answer to its creation is lost', async () => {
+  const other = { ...info, workspace_path: '/elsewhere' };
+  const asked: string[] = [];
+  const client = await hostile((socket, head) => {
+    asked.push(head.split(' ')[0] ?? '');
+    if (head.startsWith('POST')) socket.destroy();
+    else socket.write(json(200, other));
+  });
+  await expect(client.ensureInstance({ id: 'one', workspace_path: '/workspace' })).rejects.toMatchObject({
+    code: 'handshake_failed',
+    message: expect.stringContaining('/elsewhere'),
+  });
+  expect(asked).toEqual(['POST', 'GET']);
 });
 
 it('reports a refused connection and one that ends early as forward_lost', async () => {

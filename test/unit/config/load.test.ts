@@ -134,6 +134,80 @@ describe('every problem at once', () => {
     });
   });
 
+  it.each<[string, object, Record<string, unknown>]>([
+    ['no access mode', { mode: 'managed_pvc', size: '1Gi', accessModes: [] }, { accessModes: expect.any(String) }],
+    [
+      'an access mode that nobody knows',
+      { mode: 'managed_pvc', size: '1Gi', accessModes: ['RWO'] },
+      { 'accessModes.0': expect.stringContaining('ReadWriteOnce') },
+    ],
+    [
+      'access modes as text',
+      { mode: 'managed_pvc', size: '1Gi', accessModes: 'ReadWriteOnce' },
+      { accessModes: expect.stringContaining('list') },
+    ],
+    ['no size', { mode: 'managed_pvc' }, { size: expect.any(String) }],
+    ['a size of nothing', { mode: 'managed_pvc', size: '0' }, { size: expect.any(String) }],
+    ['an existing claim without a name', { mode: 'existing_claim' }, { claimName: expect.any(String) }],
+    [
+      'a class for an existing claim',
+      { mode: 'existing_claim', claimName: 'c', storageClass: 's' },
+      { storageClass: expect.stringContaining('managed_pvc') },
+    ],
+    [
+      'a claim name for an empty directory',
+      { mode: 'empty_dir', claimName: 'c' },
+      { claimName: expect.stringContaining('existing_claim') },
+    ],
+    [
+      'access modes for an empty directory',
+      { mode: 'empty_dir', accessModes: ['ReadWriteOnce'] },
+      { accessModes: expect.stringContaining('managed_pvc') },
+    ],
+    [
+      'a limit for a claim',
+      { mode: 'managed_pvc', size: '1Gi', sizeLimit: '1Gi' },
+      { sizeLimit: expect.stringContaining('empty_dir') },
+    ],
+    ['a mode that nobody knows', { mode: 'nfs' }, { mode: expect.stringContaining('managed_pvc') }],
+  ])('refuses a workspace with %s', async (_what, workspace, wanted) => {
+    const issues = await issuesOf({ ...validConfig(), profiles: { node: { podTemplate: 'x', workspace } } });
+    const at = (path: string) => `profiles.node.workspace.${path}`;
+    expect(issues).toEqual(Object.fromEntries(Object.entries(wanted).map(([path, message]) => [at(path), message])));
+  });
+
+  it.each([
+    { mode: 'managed_pvc', size: '1Gi', storageClass: 'fast', accessModes: ['ReadWriteMany', 'ReadWriteOncePod'] },
+    { mode: 'existing_claim', claimName: 'data' },
+    { mode: 'empty_dir', sizeLimit: '1Gi' },
+  ])('takes the workspace %j', async (workspace) => {
+    const dir = await configFolder({ ...validConfig(), profiles: { node: { podTemplate: 'x', workspace } } });
+    expect((await loadConfig({ cwd: dir })).config.profiles.node?.workspace).toMatchObject(workspace);
+  });
+
+  it('takes a connection by kubeconfig or in the cluster, each with its own fields only', async () => {
+    const inside = { authMode: 'in_cluster', namespace: 'sandboxes', requestTimeoutSeconds: 300 };
+    const file = { authMode: 'kubeconfig', kubeconfigPath: '/k', context: 'c', namespace: 'a', requestTimeoutSeconds: 1 };
+    const dir = await configFolder({ ...validConfig(), clusters: { inside, file } });
+    expect((await loadConfig({ cwd: dir })).config.clusters).toMatchObject({ inside, file });
+    const issues = await issuesOf({
+      ...validConfig(),
+      clusters: {
+        one: { ...inside, kubeconfigPath: '/k', context: 'c' },
+        two: { ...file, namespace: undefined, requestTimeoutSeconds: 0 },
+        three: { ...file, kubeconfigPath: '', requestTimeoutSeconds: 301 },
+      },
+    });
+    expect(Object.keys(issues).sort()).toEqual([
+      'clusters.one.context',
+      'clusters.one.kubeconfigPath',
+      'clusters.three.kubeconfigPath',
+      'clusters.three.requestTimeoutSeconds',
+      'clusters.two.namespace',
+      'clusters.two.requestTimeoutSeconds',
+    ]);
+  });
+
   it('needs at least one cluster, one key of each kind and one profile or app', async () => {
     const issues = await issuesOf({ clusters: {}, secrets: { sealing: [], atRest: [] } });
     expect(Object.keys(issues).sort()).toEqual(['clusters', 'profiles', 'secrets.atRest', 'secrets.sealing']);

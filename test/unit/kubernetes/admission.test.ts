@@ -1,5 +1,6 @@
-import type { V1PersistentVolumeClaim, V1Pod, V1PodSpec } from '@kubernetes/client-node';
+import type { V1Container, V1PersistentVolumeClaim, V1Pod, V1PodSpec } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
+import { profileSchema } from '../../../src/config/schema.ts';
 import { compareClaim, comparePod } from '../../../src/kubernetes/admission.ts';
 import { composeClaim, composePod } from '../../../src/kubernetes/compose.ts';
 import { composeInput } from './compose-input.ts';
@@ -131,12 +132,100 @@ const refused: Record<string, [(pod: V1Pod) => void, string]> = {
     (pod) => void setAffinity(pod, { key: 'kubernetes.io/arch', operator: 'NotIn', values: ['amd64'] }),
     'spec.affinity.nodeAffinity',
   ],
+  'another namespace': [(pod) => put(pod.metadata, { namespace: 'other' }), 'metadata.namespace'],
+  'injected service links': [(pod) => put(specOf(pod), { enableServiceLinks: true }), 'spec.enableServiceLinks'],
+  'another operating system': [
+    (pod) => put(specOf(pod), { nodeSelector: { ...specOf(pod).nodeSelector, 'kubernetes.io/os': 'windows' } }),
+    'spec.nodeSelector.kubernetes.io/os',
+  ],
+  'a removed owned label': [
+    (pod) => {
+      delete pod.metadata?.labels?.['windlass.dev/instance'];
+    },
+    'metadata.labels.windlass.dev/instance',
+  ],
+  'an added annotation of ours': [
+    (pod) => put(pod.metadata, { annotations: { ...pod.metadata?.annotations, 'windlass.dev/extra': 'x' } }),
+    'metadata.annotations.windlass.dev/extra',
+  ],
+  'our port by name in a sidecar': [
+    (pod) => void specOf(pod).containers.push({ name: 'spy', ports: [{ containerPort: 1, name: 'windlass-agent' }] }),
+    'spec.containers.spy.ports',
+  ],
+  'envFrom in a sidecar': [
+    (pod) => void specOf(pod).containers.push({ name: 'spy', envFrom: [{ secretRef: { name: 's' } }] }),
+    'spec.containers.spy.envFrom',
+  ],
+  'envFrom in an init container': [
+    (pod) => spyFirst(pod, { envFrom: [{ secretRef: { name: 's' } }] }),
+    'spec.initContainers.spy.envFrom',
+  ],
+  'a reserved variable in an init container': [
+    (pod) => spyFirst(pod, { env: [{ name: 'HOME', value: '/root' }] }),
+    'spec.initContainers.spy.env',
+  ],
+  'the agent port in an init container': [
+    (pod) => spyFirst(pod, { ports: [{ containerPort: 8765 }] }),
+    'spec.initContainers.spy.ports',
+  ],
+  'our volume in an init container': [
+    (pod) => spyFirst(pod, { volumeMounts: [{ name: 'windlass-run', mountPath: '/x' }] }),
+    'spec.initContainers.spy.volumeMounts',
+  ],
+  'our path as a device of an init container': [
+    (pod) => spyFirst(pod, { volumeDevices: [{ name: 'x', devicePath: '/opt/windlass' }] }),
+    'spec.initContainers.spy.volumeDevices',
+  ],
+  'an ephemeral container that mounts ours': [
+    (pod) =>
+      put(specOf(pod), {
+        ephemeralContainers: [{ name: 'spy', volumeMounts: [{ name: 'windlass-run', mountPath: '/x' }] }],
+      }),
+    'spec.ephemeralContainers.spy.volumeMounts',
+  ],
+  'our mount made read-only': [
+    (pod) => {
+      for (const mount of mainOf(pod).volumeMounts ?? []) if (mount.name === 'windlass-workspace') mount.readOnly = true;
+    },
+    'spec.containers.agent.volumeMounts',
+  ],
+  'a removed workspace volume': [
+    (pod) => put(specOf(pod), { volumes: specOf(pod).volumes?.filter(({ name }) => name !== 'windlass-workspace') ?? [] }),
+    'spec.volumes.windlass-workspace',
+  ],
+  'another claim behind the workspace': [
+    (pod) => {
+      for (const volume of specOf(pod).volumes ?? [])
+        if (volume.name === 'windlass-workspace') volume.persistentVolumeClaim = { claimName: 'other' };
+    },
+    'spec.volumes.windlass-workspace',
+  ],
+  'an affinity on a field of the platform': [
+    (pod) =>
+      put(specOf(pod), {
+        affinity: {
+          nodeAffinity: {
+            requiredDuringSchedulingIgnoredDuringExecution: {
+              nodeSelectorTerms: [{ matchFields: [{ key: 'kubernetes.io/os', operator: 'In', values: ['linux'] }] }],
+            },
+          },
+        },
+      }),
+    'spec.affinity.nodeAffinity',
+  ],
+  'an affinity by DoesNotExist': [
+    (pod) => void setAffinity(pod, { key: 'kubernetes.io/os', operator: 'DoesNotExist', values: [] }),
+    'spec.affinity.nodeAffinity',
+  ],
   'an affinity by Gt': [
     (pod) => void setAffinity(pod, { key: 'kubernetes.io/arch', operator: 'Gt', values: ['1'] }),
     'spec.affinity.nodeAffinity',
   ],
 };
 
+function spyFirst(pod: V1Pod, container: Partial<V1Container>): void {
+  put(specOf(pod), { initContainers: [{ name: 'spy', ...container }] });
+}
 function setLabel(pod: V1Pod, key: string, value: string): void {
   pod.metadata = { ...pod.metadata, labels: { ...pod.metadata?.labels, [key]: value } };
 }
@@ -173,6 +262,9 @@ describe('compareClaim', () => {
     const made = claim();
     return { ...made, metadata: { ...made.metadata, ...meta }, spec: { ...made.spec, ...spec } };
   };
+  const marked = (kind: 'labels' | 'annotations', key: string, value: string) => ({
+    [kind]: { ...claim().metadata?.[kind], [key]: value },
+  });
   const paths = (other: V1PersistentVolumeClaim) => compareClaim(claim(), other).map(({ path }) => path);
 
   it('tolerates binding, the default class, equal sizes and the protection finalizer', () => {
@@ -183,14 +275,43 @@ describe('compareClaim', () => {
     expect(paths(bound)).toEqual([]);
   });
 
-  it('finds each owned change', () => {
-    expect(paths(change({ accessModes: ['ReadWriteOnce', 'ReadWriteMany'] }))).toEqual(['spec.accessModes']);
-    expect(paths(change({ resources: { requests: { storage: '5Gi' } } }))).toEqual(['spec.resources.requests.storage']);
-    expect(paths(change({ volumeMode: 'Block' }))).toEqual(['spec.volumeMode']);
-    expect(paths(change({ dataSource: { kind: 'PersistentVolumeClaim', name: 'other' } }))).toEqual(['spec.dataSource']);
-    expect(paths(change({}, { finalizers: ['x/y'] }))).toEqual(['metadata.finalizers']);
-    expect(paths(change({}, { ownerReferences: [{ apiVersion: 'v1', kind: 'Pod', name: 'p', uid: 'u' }] }))).toEqual([
+  it.each<[string, V1PersistentVolumeClaim, string]>([
+    ['another access mode', change({ accessModes: ['ReadWriteOnce', 'ReadWriteMany'] }), 'spec.accessModes'],
+    ['another size', change({ resources: { requests: { storage: '5Gi' } } }), 'spec.resources.requests.storage'],
+    ['no size', change({ resources: {} }), 'spec.resources.requests.storage'],
+    ['block mode', change({ volumeMode: 'Block' }), 'spec.volumeMode'],
+    ['a selector', change({ selector: { matchLabels: { a: 'b' } } }), 'spec.selector'],
+    ['a source', change({ dataSource: { kind: 'PersistentVolumeClaim', name: 'other' } }), 'spec.dataSource'],
+    ['a source reference', change({ dataSourceRef: { kind: 'VolumeSnapshot', name: 's' } }), 'spec.dataSourceRef'],
+    ['a class of attributes', change({ volumeAttributesClassName: 'gold' }), 'spec.volumeAttributesClassName'],
+    ['another name', change({}, { name: 'other' }), 'metadata.name'],
+    ['another namespace', change({}, { namespace: 'other' }), 'metadata.namespace'],
+    ['a foreign finalizer', change({}, { finalizers: ['x/y'] }), 'metadata.finalizers'],
+    [
+      'an owner',
+      change({}, { ownerReferences: [{ apiVersion: 'v1', kind: 'Pod', name: 'p', uid: 'u' }] }),
       'metadata.ownerReferences',
-    ]);
+    ],
+    ['a changed owner label', change({}, marked('labels', 'windlass.dev/owner', 'bob')), 'metadata.labels.windlass.dev/owner'],
+    ['an added label of ours', change({}, marked('labels', 'windlass.dev/extra', '1')), 'metadata.labels.windlass.dev/extra'],
+    [
+      'a changed standard label',
+      change({}, marked('labels', 'app.kubernetes.io/managed-by', 'helm')),
+      'metadata.labels.app.kubernetes.io/managed-by',
+    ],
+    [
+      'another nonce',
+      change({}, marked('annotations', 'windlass.dev/create-nonce', 'x')),
+      'metadata.annotations.windlass.dev/create-nonce',
+    ],
+  ])('finds %s', (_name, other, path) => {
+    expect(paths(other)).toEqual([path]);
+  });
+
+  it('finds another class only where one was asked for', () => {
+    const profile = profileSchema.parse({ workspace: { mode: 'managed_pvc', size: '10Gi', storageClass: 'fast' } });
+    const asked = composeClaim(composeInput({ profile }));
+    const other = { ...asked, spec: { ...asked.spec, storageClassName: 'slow' } };
+    expect(compareClaim(asked, other).map(({ path }) => path)).toEqual(['spec.storageClassName']);
   });
 });

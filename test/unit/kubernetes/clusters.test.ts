@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { clusterSchema } from '../../../src/config/schema.ts';
 import { checkClusterConfig, createClusters } from '../../../src/kubernetes/clusters.ts';
-import { quietLog, writeKubeconfig } from './stub-server.ts';
+import { answer, quietLog, startStub, writeKubeconfig } from './stub-server.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'windlass-clusters-'));
 afterAll(() => rmSync(dir, { recursive: true }));
@@ -38,6 +38,13 @@ describe('checkClusterConfig', () => {
     expect(await check({})).toEqual([['clusters.main.kubeconfigPath', expect.stringContaining('gone.pem')]]);
   });
 
+  it('shows nothing of the credentials in what it cannot read', async () => {
+    writeFileSync(join(dir, 'broken'), 'users: [{name: u, user: {token: t0p-s3cret, oops\n');
+    const [issue] = await checkClusterConfig('main', config({ kubeconfigPath: 'broken' }), dir);
+    expect(issue?.path).toBe('clusters.main.kubeconfigPath');
+    expect(issue?.message).not.toContain('t0p-s3cret');
+  });
+
   it('knows that it is in no Pod', async () => {
     const outside = clusterSchema.parse({ authMode: 'in_cluster', namespace: 'n' });
     const [issue] = await checkClusterConfig('inside', outside, dir);
@@ -46,6 +53,31 @@ describe('checkClusterConfig', () => {
 });
 
 describe('createClusters', () => {
+  it('brings every field of a connection to the calls: file, context, namespace and time limit', async () => {
+    const stub = await startStub({
+      http: (request, response) => {
+        if (request.url.pathname.endsWith('/pods/slow')) return;
+        answer(response, 200, { metadata: { name: 'windlass-x', uid: 'u' } });
+      },
+    });
+    const fields = {
+      kubeconfigPath: join(stub.dir, 'kubeconfig'),
+      context: 'main',
+      namespace: 'theirs',
+      requestTimeoutSeconds: 1,
+    };
+    const clusters = createClusters({ whole: config(fields) }, { installation: 'local', dir: '/nowhere', log: quietLog });
+    const cluster = clusters.get('whole');
+    expect(await cluster.read('pods', 'windlass-x')).toMatchObject({ metadata: { uid: 'u' } });
+    expect(stub.received[0]).toMatchObject({
+      url: expect.objectContaining({ pathname: '/api/v1/namespaces/theirs/pods/windlass-x' }),
+      headers: expect.objectContaining({ authorization: 'Bearer secret-token' }),
+    });
+    await expect(cluster.read('pods', 'slow')).rejects.toMatchObject({ code: 'cluster_unreachable' });
+    await clusters.close();
+    await stub.close();
+  });
+
   it('builds each cluster once, knows no other, and gives equal places equal hashes', async () => {
     const options = { installation: 'local', dir, log: quietLog };
     const clusters = createClusters(

@@ -1,5 +1,7 @@
 import { writeFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { afterEach, describe, expect, it } from 'vitest';
 import { WindlassError } from '../../../src/errors.ts';
 import { isAmbiguous } from '../../../src/kubernetes/api-error.ts';
@@ -146,6 +148,26 @@ describe('calls', () => {
     expect(await thrownBy(cluster.create('pods', pod))).toMatchObject({ code: 'throttled', retryAfterMs: 2000 });
     expect(stub.received).toHaveLength(1);
   });
+});
+
+it('a stream lives on when the time of a call has passed', async () => {
+  let streaming: ServerResponse | undefined;
+  const cluster = await connect(
+    (request, response) => {
+      if (!request.url.pathname.endsWith('/log')) return;
+      streaming = response;
+      response.writeHead(200).flushHeaders();
+    },
+    { requestTimeoutSeconds: 1 },
+  );
+  const sink = new PassThrough();
+  const ended = cluster.logs('windlass-x', sink, { follow: true });
+  await until('the stream', () => streaming !== undefined);
+  // A call that is never answered is over after the whole time of a call: the stream was there before it.
+  expect(isAmbiguous(await thrownBy(cluster.create('pods', pod)))).toBe(true);
+  streaming?.end('still here');
+  await ended;
+  expect(sink.read()?.toString()).toBe('still here');
 });
 
 describe('C67: credentials', () => {

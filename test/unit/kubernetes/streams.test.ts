@@ -259,6 +259,29 @@ describe('forward', () => {
     expect(socket.destroyed || socket.readableEnded).toBe(true);
   }, 30_000);
 
+  it('listens on 127.0.0.1 only', async () => {
+    const cluster = await clusterOn({ protocols: ['v4.channel.k8s.io'], socket: echo });
+    const forward = await cluster.forward('windlass-x', 8765);
+    (await open(forward.port)).destroy();
+    // Another address of this machine: a listener on every address would answer here too.
+    const elsewhere = connect(forward.port, '127.0.0.2');
+    await expect(new Promise((resolve, reject) => elsewhere.once('connect', resolve).once('error', reject))).rejects.toThrow();
+    await forward.close();
+  });
+
+  it('gives up a stream whose upgrade is never answered when it is closed', async () => {
+    const cluster = await clusterOn({ refuseUpgrade: () => 'hang' });
+    const controller = new AbortController();
+    const forward = await cluster.forward('windlass-x', 8765, { signal: controller.signal });
+    const socket = await open(forward.port);
+    const ended = endOf(socket);
+    await until('the upgrade', () => stub.received.some(({ method }) => method === 'UPGRADE'));
+    controller.abort();
+    await ended;
+    await until('the connection closed', () => stub.sockets.size === 0);
+    await forward.close();
+  });
+
   it('C62: keeps an error that comes with the port headers, and resets the connection', async () => {
     const cluster = await clusterOn({
       protocols: ['v4.channel.k8s.io'],

@@ -10,6 +10,8 @@ const spec = (lines: string): string =>
   `apiVersion: v1\nkind: PodTemplate\ntemplate:\n  spec:\n${lines.replace(/^/gm, '    ')}\n`;
 const withMain = (lines: string, more = ''): string =>
   spec(`containers:\n- name: agent\n  image: i\n${lines.replace(/^/gm, '  ')}\n${more}`);
+const everythingOfOurs =
+  'image: i, envFrom: [{secretRef: {name: s}}], env: [{name: WINDLASS_X, value: x}], ports: [{containerPort: 8765}], volumeMounts: [{name: windlass-opt, mountPath: /opt/windlass}]';
 const issuesOf = (text: string, profile = {}) => parseTemplate(text, path, profile).issues;
 const pathsOf = (text: string, profile = {}) => issuesOf(text, profile).map((issue) => issue.path);
 
@@ -116,6 +118,33 @@ describe('reserved', () => {
       'in init containers too',
       withMain('', 'initContainers: [{name: a, image: i, env: [{name: HOME, value: x}]}]'),
       [`${below}.initContainers[0].env[0].name`],
+    ],
+    [
+      'everything of ours in an init container and a sidecar too',
+      spec(
+        `containers:\n- {name: agent, image: i}\n- {name: side, ${everythingOfOurs}}\ninitContainers:\n- {name: first, ${everythingOfOurs}}`,
+      ),
+      ['initContainers[0]', 'containers[1]'].flatMap((at) =>
+        ['envFrom', 'env[0].name', 'ports[0].containerPort', 'volumeMounts[0].name', 'volumeMounts[0].mountPath'].map(
+          (field) => `${below}.${at}.${field}`,
+        ),
+      ),
+    ],
+    [
+      'ephemeral containers at all',
+      withMain('', `ephemeralContainers: [{name: late, ${everythingOfOurs}}]`),
+      [`${below}.ephemeralContainers`],
+    ],
+    [
+      'platform affinity that is preferred, and by field',
+      withMain(
+        '',
+        'affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: kubernetes.io/os, operator: Exists}]}}], requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: kubernetes.io/arch, operator: In, values: [x]}]}]}}}',
+      ),
+      [
+        `${below}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key`,
+        `${below}.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].key`,
+      ],
     ],
     [
       'spec fields',
