@@ -1,5 +1,35 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** What takes longest, longest first: the run is as long as its last file, and a fresh clone has no times to sort by. */
+const slowest = [
+  'launch',
+  'two-holders',
+  'crash-share',
+  'local-cluster-kubelet',
+  'reconnect-interleavings',
+  'demo',
+  'order',
+  'drain',
+  'reconnect',
+  'reconnect-failures',
+  'cli',
+  'redis-faults',
+  'waiting',
+  'sweeps',
+  'recover',
+].map((name) => `/${name}.test.ts`);
+
+class SlowestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => {
+      const at = slowest.findIndex((name) => moduleId.endsWith(name));
+      return at < 0 ? slowest.length : at;
+    };
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+  }
+}
 
 // Unit tests need nothing but Node; redis and flow suites start what they need themselves; cluster needs $KUBECONFIG.
 const project = (name: string, include: string[], seconds: number, build: string) => ({
@@ -19,6 +49,7 @@ const project = (name: string, include: string[], seconds: number, build: string
 
 export default defineConfig({
   test: {
+    sequence: { sequencer: SlowestFirst },
     // Most suites wait for processes more than they compute: two at a time even on two cores.
     maxWorkers: Math.max(2, availableParallelism() - 1),
     projects: [

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { AgentClient } from './agent/client.ts';
-import { agentPort } from './agent/protocol.ts';
 import { monotonicMs, sleep, within } from './clock.ts';
 import type { LoadedConfig } from './config/load.ts';
 import type { Consumer } from './consumers/consumer.ts';
@@ -168,22 +167,25 @@ async function connectAgent(
     });
   }
   const opened = await parts.keyring.decrypt(token, record.hash);
-  const forward = await parts.clusters.get(record.cluster).forward(record.pod.name, agentPort, options);
-  const { createAgentClient } = await import('./agent/client.ts');
+  const [{ createAgentClient }, { openRecordedChannel }] = await Promise.all([
+    import('./agent/client.ts'),
+    import('./jobs/agent-channel.ts'),
+  ]);
+  const channel = await openRecordedChannel(parts.clusters.get(record.cluster), record, options);
   const client = createAgentClient({
     host: '127.0.0.1',
-    port: forward.port,
+    port: channel.port,
     token: opened,
     instanceId,
-    trouble: forward.trouble,
+    trouble: channel.trouble,
   });
   try {
     await ensureIdleAgent(parts.inventory, record, client, options.signal);
   } catch (error) {
-    await forward.close();
+    await channel.close();
     throw error;
   }
-  return { client, url: `http://127.0.0.1:${forward.port}`, token: opened, record, close: () => forward.close() };
+  return { client, url: `http://127.0.0.1:${channel.port}`, token: opened, record, close: () => channel.close() };
 }
 
 async function findRecord(inventory: Inventory, instanceId: string): Promise<InstanceRecord> {

@@ -4,7 +4,7 @@ import { npm } from './packages.mjs';
 import { root } from './paths.mjs';
 import { Failure, run } from './run-command.mjs';
 
-const commands = { check, demo, test, 'test:cluster': testCluster, bench, chaos };
+const commands = { check, demo, test, 'test:cluster': testCluster, bench, chaos, soak };
 const everything = ['redis-server', 'bubblewrap'];
 
 /** Sets up what the command needs, runs it, and resolves with the exit code. */
@@ -67,4 +67,11 @@ async function chaos(args, install) {
   await setup({ install, tools: everything });
   await (await import('../build.mjs')).build();
   return run(process.execPath, ['--import', 'tsx', join(root, 'test/chaos/main.ts'), ...args], { check: false, stdout: 1 });
+}
+
+/** Many launches while workers die, Redis restarts and the API server fails: nothing may be lost, leaked or done twice. */
+async function soak(args, install) {
+  await setup({ install, tools: everything });
+  await (await import('../build.mjs')).build();
+  return run(process.execPath, ['--import', 'tsx', join(root, 'test/soak/main.ts'), ...args], { check: false, stdout: 1 });
 }

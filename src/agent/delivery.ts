@@ -94,6 +94,11 @@ export function rekeyCommand(): string[] {
   return ['/bin/sh', '-c', `${withNode}; exec node ${agentFile} rekey`];
 }
 
+/** For pods/exec: one connection to the agent's port over stdin and stdout; the image needs no other tool for it. */
+export function relayCommand(): string[] {
+  return ['/bin/sh', '-c', `${withNode}; exec node ${agentFile} relay`];
+}
+
 /** Length line and JSON: the receiver knows its end without an end of stdin, which exec v4 cannot send. */
 export function bootstrapInput(input: BootstrapInput): Buffer {
   const json = Buffer.from(canonicalJson(input));

@@ -6,6 +6,7 @@ import { type Identity, keys } from '../kubernetes/ownership.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import { volumes as volumeNames } from '../kubernetes/reserved.ts';
 import { claimName } from '../names.ts';
+import type { Transport } from './agent-channel.ts';
 import { launchAttempts } from './catalog.ts';
 import { generationOf, type LostObjects, type LostState } from './recover-verdict.ts';
 
@@ -23,6 +24,8 @@ export interface Rebuild extends LostObjects {
   /** Redis ms. */
   readonly now: number;
   readonly stages: readonly string[];
+  /** By which the agent is most likely reached. */
+  readonly transport: Transport;
   /** The agent's new token, encrypted. */
   readonly token: string | undefined;
 }
@@ -109,7 +112,7 @@ function objects(input: Rebuild): Pick<Fields, 'pod' | 'workspace' | 'creates' |
     createdByGeneration: generationOf(meta),
     ...(main?.containerID === undefined ? {} : { main: { name: mainContainer, id: main.containerID } }),
   };
-  const agent = { id: identity.instanceId, port: agentPort, transport: 'port_forward', state: 'healthy' } as const;
+  const agent = { id: identity.instanceId, port: agentPort, transport: input.transport, state: 'healthy' };
   return {
     pod: pod === undefined ? null : recordedPod,
     workspace: workspaceOf(input),

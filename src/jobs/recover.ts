@@ -1,10 +1,12 @@
 import type { V1ObjectMeta } from '@kubernetes/client-node';
+import type { ProfileConfig } from '../config/schema.ts';
 import { asWindlassError, WindlassError } from '../errors.ts';
 import type { Lease } from '../inventory/port.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
 import { createNonce, type Identity, identityOn, keys } from '../kubernetes/ownership.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import { claimName, instanceHash, podName } from '../names.ts';
+import { rememberedTransport, type Transport, transportsOf } from './agent-channel.ts';
 import type { JobContext } from './context.ts';
 import { adoptEpoch, checkEpoch } from './epoch.ts';
 import { planOf } from './plan.ts';
@@ -210,6 +212,7 @@ async function putBack(
     identity,
     state,
     now: await context.inventory.now(),
+    transport: await likelyTransport(context, cluster, objects, profile),
     stages: profile === undefined ? ['workspace', 'pod', 'ready'] : planOf(profile).map((stage) => stage.name),
     token: token === undefined ? undefined : await context.keyring.encrypt(token, identity.hash),
   });
@@ -220,6 +223,16 @@ async function putBack(
   if (answer === 'known') return { outcome: 'skipped', rule: 'recorded' };
   context.log.info({ instance: identity.hash, cluster: cluster.name, state: state.kind, rule: state.rule }, 'instance recovered');
   return { outcome: 'recovered', rule: state.rule, state: state.kind };
+}
+
+async function likelyTransport(
+  { shelf }: RecoverContext,
+  cluster: Cluster,
+  { pod }: LostObjects,
+  profile: ProfileConfig | undefined,
+): Promise<Transport> {
+  const remembered = await rememberedTransport(shelf, cluster.name, pod?.spec?.runtimeClassName ?? '');
+  return transportsOf(profile?.handshake ?? 'auto', undefined, remembered)[0] ?? 'port_forward';
 }
 
 /** Changes the resourceVersion: a delete that an old sweep has on its way fails (I12). */

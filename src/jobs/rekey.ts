@@ -1,8 +1,9 @@
 import { createAgentClient } from '../agent/client.ts';
 import { rekeyCommand } from '../agent/delivery.ts';
-import { agentPort } from '../agent/protocol.ts';
+import { podPaths } from '../agent/protocol.ts';
 import { WindlassError } from '../errors.ts';
 import type { Cluster } from '../kubernetes/port.ts';
+import { openChannel } from './agent-channel.ts';
 
 const rekeyMs = 30_000;
 
@@ -33,15 +34,19 @@ export async function rekeyAgent(running: RunningPod): Promise<string | undefine
   return token;
 }
 
-/** A launch that was under way may have got as far as the agent, but not to its instance: that is made up for. */
-async function ensureInstance({ cluster, pod, instanceId, signal: outer }: RunningPod, token: string): Promise<void> {
+/**
+ * A launch that was under way may have got as far as the agent, but not to its instance: that is made up for. By exec, as
+ * the new token came: no other way to this Pod is known to work.
+ */
+async function ensureInstance({ cluster, pod, container, instanceId, signal: outer }: RunningPod, token: string): Promise<void> {
   const signal = AbortSignal.any([outer, AbortSignal.timeout(rekeyMs)]);
-  const forward = await cluster.forward(pod, agentPort, { signal });
+  const channel = await openChannel({ cluster, name: pod, container, ip: '' }, 'exec', { signal });
   try {
-    const client = createAgentClient({ host: '127.0.0.1', port: forward.port, token, instanceId });
+    const { port, trouble } = channel;
+    const client = createAgentClient({ host: '127.0.0.1', port, token, instanceId, trouble });
     if ((await client.instance(signal)) === undefined)
-      await client.ensureInstance({ id: instanceId, workspace_path: '/workspace' }, signal);
+      await client.ensureInstance({ id: instanceId, workspace_path: podPaths.workspace }, signal);
   } finally {
-    await forward.close();
+    await channel.close();
   }
 }

@@ -132,7 +132,7 @@ function composeMain(input: ComposeInput, main: V1Container): V1Container {
     ...rest,
     command: [...input.agent.bootLine],
     workingDir: podPaths.workspace,
-    env: [...env, ...agentVariables()],
+    env: [...env, ...agentVariables(input.profile)],
     ports: [...(main.ports ?? []), { name: reservedPort.name, containerPort: reservedPort.number, protocol: 'TCP' }],
     ...(input.prepares ? { startupProbe: preparedProbe(input.profile) } : {}),
   };
@@ -160,14 +160,18 @@ function sorted<T>(map: Readonly<Record<string, T>>): [string, T][] {
   return Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
+const loopback = { value: '127.0.0.1' };
+
 /** Where things are, for the entry script and the agent; in path mode the local cluster rewrites the values. */
-function agentVariables(): V1EnvVar[] {
+function agentVariables({ handshake }: ProfileConfig): V1EnvVar[] {
+  // Loopback, except where the operator named pod_ip: the agent then serves on the cluster's network.
+  const host = handshake === 'pod_ip' ? { valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.podIP' } } } : loopback;
   return [
     { name: agentEnv.optDir, value: podPaths.opt },
     { name: agentEnv.runDir, value: podPaths.run },
     { name: 'WINDLASS_AGENT_DIR', value: podPaths.agent },
     { name: agentEnv.workspace, value: podPaths.workspace },
-    { name: agentEnv.host, value: '127.0.0.1' },
+    { name: agentEnv.host, ...host },
     { name: agentEnv.port, value: String(agentPort) },
     { name: 'HOME', value: `${podPaths.run}/home` },
   ];

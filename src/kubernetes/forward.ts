@@ -1,9 +1,9 @@
-import { createServer, type Server, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import { effect } from '../effects.ts';
-import { asWindlassError, WindlassError } from '../errors.ts';
-import { abortReason } from './api-error.ts';
+import { asWindlassError } from '../errors.ts';
 import type { Connection } from './connection.ts';
+import { type Connected, lastWordMs, openListener } from './listener.ts';
 import { assertObjectName, assertPort } from './names.ts';
 import type { CallOptions, Forward } from './port.ts';
 import { sanitize } from './sanitize.ts';
@@ -12,22 +12,18 @@ import { frameOf, openSocket, sendFrame } from './websocket.ts';
 const channel = { data: 0, error: 1 } as const;
 /** Each channel starts with the port it belongs to, two bytes. */
 const portHeader = 2;
-/** After the local side has said its last word, silence for so long means that nobody reads the answer any more. */
-const lastWordMs = 5000;
 const highWater = 1 << 20;
 
 export interface ForwardLog {
   debug(fields: object, message: string): void;
 }
 
-interface Target {
+interface Target extends Connected {
   readonly connection: Connection;
   readonly namespace: string;
   readonly pod: string;
   readonly podPort: number;
   readonly log: ForwardLog;
-  readonly signal: AbortSignal;
-  readonly opened: (trouble: WindlassError | undefined) => void;
 }
 
 /** Listens on 127.0.0.1; each connection gets a stream of its own into the Pod, opened when it comes. */
@@ -35,55 +31,14 @@ export function createForward(connection: Connection, namespace: string, log: Fo
   return (pod: string, podPort: number, options: CallOptions & { localPort?: number } = {}): Promise<Forward> => {
     assertObjectName(pod);
     assertPort(podPort);
-    const { signal } = options;
-    return effect('kube.forward', options.instance, async () => {
-      if (signal?.aborted) throw abortReason(signal);
-      const stop = new AbortController();
-      const sockets = new Set<Socket>();
-      let trouble: WindlassError | undefined;
-      const opened = (result: WindlassError | undefined) => {
-        trouble = result;
-      };
-      const target = { connection, namespace, pod, podPort, log, signal: stop.signal, opened };
-      const server = createServer({ pauseOnConnect: true, allowHalfOpen: true, noDelay: true }, (local) => {
-        sockets.add(local);
-        local.once('close', () => sockets.delete(local));
-        // A reset of the local side is its way to hang up; close follows and ends the stream.
-        local.on('error', (error) => log.debug({ pod, podPort, error: error.message }, 'the local side of a forward broke'));
-        void join(target, local);
-      });
-      const port = await listen(server, options.localPort ?? 0);
-      let closed: Promise<void> | undefined;
-      const close = (): Promise<void> => {
-        closed ??= new Promise((resolve) => {
-          signal?.removeEventListener('abort', onAbort);
-          server.close(() => resolve());
-          stop.abort();
-          for (const socket of sockets) socket.destroy();
-        });
-        return closed;
-      };
-      const onAbort = () => void close();
-      signal?.addEventListener('abort', onAbort, { once: true });
-      return { port, trouble: () => trouble, close };
-    });
+    const broke = (error: Error) => log.debug({ pod, podPort, error: error.message }, 'the local side of a forward broke');
+    return effect('kube.forward', options.instance, () =>
+      openListener((local, connected) => join({ ...connected, connection, namespace, pod, podPort, log }, local), {
+        ...options,
+        broke,
+      }),
+    );
   };
-}
-
-function listen(server: Server, port: number): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      reject(
-        new WindlassError('forward_lost', `127.0.0.1:${port} cannot be listened on (${error.code ?? 'error'}).`, {
-          cause: error,
-        }),
-      );
-    });
-    server.listen(port, '127.0.0.1', () => {
-      const address = server.address();
-      resolve(typeof address === 'object' && address !== null ? address.port : port);
-    });
-  });
 }
 
 /** One local connection to one stream. Never rejects: whatever breaks shows as a reset of the local connection. */

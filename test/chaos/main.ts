@@ -1,4 +1,4 @@
-// `npm run chaos [-- --json] [--only WORD] [--lanes N] [--kills N --seed N]`: the crash matrix on the embedded cluster.
+// `npm run chaos [-- --json] [--only WORD] [--lanes N] [--kills N --seed N] [--point POINT]`: the crash matrix on the embedded cluster.
 import { parseArgs } from 'node:util';
 import { crashMatrix, type KillResult } from '../support/chaos/matrix.ts';
 import { startCluster } from '../support/cluster.ts';
@@ -9,6 +9,7 @@ const { values } = parseArgs({
     only: { type: 'string', default: '' },
     lanes: { type: 'string', default: '6' },
     kills: { type: 'string' },
+    point: { type: 'string' },
     seed: { type: 'string', default: '1' },
   },
 });
@@ -21,6 +22,7 @@ const results = await crashMatrix({
   image: 'node:24',
   lanes: Number(values.lanes),
   only: values.only,
+  ...(values.point === undefined ? {} : { point: values.point }),
   ...(values.kills === undefined ? {} : { share: { scenarios: 6, kills: Number(values.kills), seed: Number(values.seed) } }),
   told: (result) => process.stderr.write(`${lineOf(result)}\n`),
 }).finally(() => cluster.close());

@@ -5,6 +5,7 @@ import { connected, createRedis } from '../../src/inventory/connection.ts';
 import { checkAccess } from '../../src/inventory/redis-access.ts';
 import { checkRedis } from '../../src/inventory/redis-facts.ts';
 import { freePort, startRedis, type TestRedis } from '../support/redis.ts';
+import { startSentinel } from '../support/redis-topology.ts';
 import { begin, intend, launchOf, openInventory, ready, refusal, remove, tearDown, until } from './inventory-support.ts';
 
 const stops: (() => unknown)[] = [];
@@ -221,31 +222,9 @@ test('a whole life works on a Redis Cluster', async () => {
 
 test('a master is found through Sentinel', async () => {
   const primary = await server();
-  const port = await freePort();
-  const sentinel = await startSentinel(port, primary.port);
-  stops.push(sentinel);
-  const inventory = await inventoryAt(`redis+sentinel://127.0.0.1:${port}/mymaster`);
+  const sentinel = await startSentinel(primary.port);
+  stops.push(() => sentinel.stop());
+  const inventory = await inventoryAt(`redis+sentinel://127.0.0.1:${sentinel.port}/mymaster`);
   await ready(inventory, 'a');
   expect(await rawAt(primary.port).exists(`{windlass:test:inventory}:record:${inventory.hashOf('a')}`)).toBe(1);
 });
-
-/** Sentinel rewrites its own file, so it gets one. */
-async function startSentinel(port: number, primary: number): Promise<() => Promise<void>> {
-  const { spawn } = await import('node:child_process');
-  const { mkdtemp, rm, writeFile } = await import('node:fs/promises');
-  const { tmpdir } = await import('node:os');
-  const { join } = await import('node:path');
-  const dir = await mkdtemp(join(tmpdir(), 'windlass-sentinel-'));
-  const file = join(dir, 'sentinel.conf');
-  await writeFile(file, `port ${port}\nbind 127.0.0.1\ndir ${dir}\nsentinel monitor mymaster 127.0.0.1 ${primary} 1\n`);
-  const child = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' });
-  const raw = rawAt(port);
-  raw.on('error', () => {});
-  await until(async () => (await raw.call('SENTINEL', 'get-master-addr-by-name', 'mymaster')) !== null);
-  return async () => {
-    const ended = new Promise((resolve) => child.once('exit', resolve));
-    child.kill('SIGKILL');
-    await ended;
-    await rm(dir, { recursive: true, force: true });
-  };
-}

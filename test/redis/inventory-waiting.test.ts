@@ -95,6 +95,46 @@ describe('a waiter', () => {
     expect(await inventory.claimWaiters('global', 1)).toEqual([job('launch-ff-99999999999999-1')]);
   });
 
+  test('that was woken for a free place and may not take it passes the wake-up on (owner at its limit)', async () => {
+    const { inventory } = world;
+    const limits = { ...caps, owner: 1, cluster: 2 };
+    const heard: string[] = [];
+    await inventory.onWake((key) => heard.push(key));
+    await begin(inventory, 'ann 1', await intend(inventory, 'ann 1'), { caps: limits });
+    await ready(inventory, 'bob 1', { owner: 'bob' });
+    // Ann's second was told that the cluster is full when she had no other; eve stands behind it.
+    const ann = await intend(inventory, 'ann 2');
+    const eve = await intend(inventory, 'eve 1', { owner: 'eve' });
+    for (const { job: waiting } of [ann, eve]) await inventory.registerWait(waiting, ['cluster:default', 'global']);
+    expect(await tearDown(inventory, 'bob 1')).toBe('gone');
+    const [woken] = await inventory.claimWaiters('cluster:default', 1);
+    expect(woken?.jobId).toBe(ann.job.jobId);
+    await until(() => heard.includes('cluster:default'));
+    heard.length = 0;
+
+    const answer = await inventory.begin('ann 2', { verb: 'launch', generation: ann.generation, run: 1, caps: limits });
+    expect(answer).toEqual({ kind: 'wait', reason: 'owner_limit' });
+    await inventory.registerWait(ann.job, ['owner:ann']);
+    await until(() => heard.includes('cluster:default'));
+    const [next] = await inventory.claimWaiters('cluster:default', 1);
+    expect(next?.jobId).toBe(eve.job.jobId);
+    expect((await begin(inventory, 'eve 1', eve, { caps: limits })).kind).toBe('ok');
+  });
+
+  test('that took its place, or waits for the same again, passes nothing on', async () => {
+    const { inventory } = world;
+    const slot = async () => (await inventory.wakeNumbers(['global'])).global;
+    const accepted = await intend(inventory, 'a');
+    await inventory.registerWait(accepted.job, ['global']);
+    await inventory.claimWaiters('global', 1);
+    const before = await slot();
+    await inventory.registerWait(accepted.job, ['global']);
+    await inventory.claimWaiters('global', 1);
+    await begin(inventory, 'a', accepted);
+    await inventory.registerWait(accepted.job, [`inst:${inventory.hashOf('a')}`]);
+    expect(await slot()).toBe(before);
+  });
+
   test('of a launch that is being removed is woken under the instance, whatever it waited for', async () => {
     const { inventory } = world;
     const accepted = await intend(inventory, 'a');

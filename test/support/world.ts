@@ -47,6 +47,8 @@ export interface WorldOptions {
   readonly redis?: TestRedis;
   /** Merged over the written configuration, top-level keys. */
   readonly config?: Record<string, unknown>;
+  /** Gets all that worker processes log. */
+  readonly onLog?: (text: string) => void;
 }
 
 const template = (image: string) => ({
@@ -94,7 +96,7 @@ export async function createWorld(options: WorldOptions): Promise<World> {
       return worker;
     },
     async workerProcess(env = {}) {
-      const child = await spawnWorker(loaded, env);
+      const child = await spawnWorker(loaded, env, options.onLog);
       children.push(child);
       return child;
     },
@@ -153,7 +155,11 @@ async function writeConfig(dir: string, redisUrl: string, options: WorldOptions)
 }
 
 /** As it is shipped, built anew when the sources have changed since. */
-async function spawnWorker(loaded: LoadedConfig, env: Record<string, string>): Promise<ChildProcess> {
+async function spawnWorker(
+  loaded: LoadedConfig,
+  env: Record<string, string>,
+  onLog: (text: string) => void = () => undefined,
+): Promise<ChildProcess> {
   await built();
   const args = [join(root, 'dist/cli/main.js'), 'worker', '--config', loaded.file, '--port', '0'];
   const child = spawn(process.execPath, args, {
@@ -168,6 +174,7 @@ async function spawnWorker(loaded: LoadedConfig, env: Record<string, string>): P
     child.once('exit', ended);
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       log = (log + text).slice(-20_000);
+      onLog(text);
       if (process.env.WINDLASS_TEST_LOG === 'info') process.stderr.write(text);
       if (!log.includes('worker started')) return;
       clearTimeout(timer);

@@ -1,9 +1,10 @@
 import { bootstrap } from './bootstrap.ts';
 import { entry } from './entry.ts';
 import { requestRekey } from './rekey.ts';
-import { Exit, exitCodes, processEnv, settingsOf } from './settings.ts';
+import { relay } from './relay.ts';
+import { addressOf, Exit, exitCodes, processEnv, settingsOf } from './settings.ts';
 
-/** argv[2]: `entry` is the container's program; `bootstrap` and `rekey` come in by pods/exec. */
+/** argv[2]: `entry` is the container's program; `bootstrap`, `rekey` and `relay` come in by pods/exec. */
 async function main(mode: string | undefined): Promise<void> {
   const settings = settingsOf(processEnv);
   if (mode === 'entry') return entry(settings);
@@ -11,7 +12,8 @@ async function main(mode: string | undefined): Promise<void> {
     const digest = await bootstrap(settings, process.stdin);
     process.stdout.write(`windlass: bootstrapped ${digest}\n`);
   } else if (mode === 'rekey') process.stdout.write(await requestRekey(settings));
-  else throw new Exit(exitCodes.usage, 'usage: agent.mjs entry|bootstrap|rekey');
+  else if (mode === 'relay') await relay(addressOf(processEnv), process.stdin, process.stdout);
+  else throw new Exit(exitCodes.usage, 'usage: agent.mjs entry|bootstrap|rekey|relay');
   // Stdin may stay open for ever (exec v4), and would keep the process.
   process.exit(0);
 }

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { agentEnv, agentPort, podPaths } from '../protocol.ts';
 
 export interface Settings {
@@ -30,11 +31,14 @@ export function settingsOf(env: Readonly<Record<string, string | undefined>>): S
   };
 }
 
-/** Where to listen: loopback only, since the forward enters through the Pod's own loopback. */
+/**
+ * Where to listen: loopback, since forwards enter through the Pod's own, or one address of the Pod where the operator
+ * chose transport pod_ip. Never all addresses: then loopback would be only one of the ways in.
+ */
 export function addressOf(env: Readonly<Record<string, string | undefined>>): { host: string; port: number } {
   const host = env[agentEnv.host] || '127.0.0.1';
-  if (!/^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host) && host !== '::1') {
-    throw new Exit(exitCodes.configuration, `${agentEnv.host} must be a loopback address, not ${host}`);
+  if (isIP(host) === 0 || isUnspecified(host)) {
+    throw new Exit(exitCodes.configuration, `${agentEnv.host} must be a loopback address or the Pod's own, not ${host}`);
   }
   const port = Number(env[agentEnv.port] || agentPort);
   if (!Number.isInteger(port) || port < 0 || port > 65535) {
@@ -42,6 +46,9 @@ export function addressOf(env: Readonly<Record<string, string | undefined>>): { 
   }
   return { host, port };
 }
+
+/** 0.0.0.0 and the many spellings of ::. */
+const isUnspecified = (host: string): boolean => /^[0:.]+$/.test(host.replace(/^::ffff:/i, ''));
 
 /** `/workspace` in a request is the workspace wherever it is mounted (path mode of the local cluster maps it elsewhere). */
 export function inWorkspace(settings: Settings, path: string): string {

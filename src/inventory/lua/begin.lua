@@ -65,6 +65,8 @@ return once(function()
     changes.crashes = int((tonumber(redis.call('HGET', key('record', hash), 'crashes')) or 0) + 1)
   end
   forgetWait(A.verb .. '|' .. A.verb .. '-' .. hash .. '-' .. A.generation .. '-' .. A.run)
+  -- A raw job's id is its client's.
+  if A.job then forgetWait(A.verb .. '|' .. A.job) end
   change(hash, r, changes)
   lease(hash, changes.fence, A.verb, A.generation, A.run)
   if not ours then

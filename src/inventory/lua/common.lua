@@ -4,7 +4,7 @@
 local T, OP, A = KEYS[1], ARGV[1], cjson.decode(ARGV[2])
 local KEEP_EVENTS, TOMBSTONE_MS = ARGV[3], ARGV[4]
 
-local OP_MS, WAKE_MS, WAITER_MS = 60000, 3600000, 600000
+local OP_MS, WAKE_MS, WAITER_MS, WOKEN_MS = 60000, 3600000, 600000, 60000
 local SCHEMA = 1
 
 local function int(n) return string.format('%.0f', n) end
@@ -200,6 +200,7 @@ local function forgetWait(m)
   for _, name in ipairs(redis.call('SMEMBERS', key('waiting', m))) do
     redis.call('ZREM', key('waiters', name), m)
   end
+  redis.call('DEL', key('woken', m))
   return redis.call('DEL', key('waiting', m))
 end
 local function numbers(names)
@@ -207,8 +208,17 @@ local function numbers(names)
   for _, name in ipairs(names) do seen[name] = redis.call('GET', key('wake', name)) or '0' end
   return seen
 end
+-- Who was woken for a free slot and now waits for something else did not take it: the next one is woken.
+local function passOn(by, names)
+  for _, name in ipairs(names) do
+    if name == by then return end
+  end
+  bump(by)
+end
 local function registerWait(m, names)
+  local by = redis.call('GET', key('woken', m))
   forgetWait(m)
+  if by then passOn(by, names) end
   local since = string.match(m, '^%a+|%a+%-%x+%-(%d+)%-%d+$') or int(NOW)
   for _, name in ipairs(names) do
     redis.call('ZADD', key('waiters', name), since, m)

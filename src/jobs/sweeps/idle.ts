@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { createAgentClient } from '../../agent/client.ts';
-import { agentPort } from '../../agent/protocol.ts';
 import { asWindlassError } from '../../errors.ts';
 import type { InstanceRecord } from '../../inventory/types.ts';
+import { openRecordedChannel } from '../agent-channel.ts';
 import type { Pass } from './pass.ts';
 
 /** Of one look into a Pod. */
@@ -26,13 +26,13 @@ export async function idleSince(
   const signal = AbortSignal.any([pass.signal, AbortSignal.timeout(lookMs)]);
   try {
     const opened = await pass.keyring.decrypt(token, record.hash);
-    const forward = await pass.cluster.forward(record.pod.name, agentPort, { signal, instance: record.hash });
+    const channel = await openRecordedChannel(pass.cluster, record, { signal, instance: record.hash });
     try {
-      const client = createAgentClient({ host: '127.0.0.1', port: forward.port, token: opened, instanceId: record.instanceId });
+      const client = createAgentClient({ host: '127.0.0.1', port: channel.port, token: opened, instanceId: record.instanceId });
       const info = await client.instance(signal);
       return info?.last_activity_at === undefined ? record.readyAt : Math.max(record.readyAt, Date.parse(info.last_activity_at));
     } finally {
-      await forward.close();
+      await channel.close();
     }
   } catch (error) {
     pass.signal.throwIfAborted();

@@ -25,6 +25,8 @@ const fromClient = { stdin: 0, stdinEnd: 1, signal: 2, resize: 3 };
 
 const { socket: socketPath, paths, pipes: pipesFolder, open = [], remove = [] } = JSON.parse(process.argv[2]);
 const pipes = createPipes(pipesFolder);
+const ownNamespace = link('/proc/self/ns/mnt');
+
 /** Container id → { namespaces, runs }: what must die with the container's main process. */
 const groups = new Map();
 /** The first container's main process: what a `kill 1` inside the Pod means. */
@@ -139,7 +141,9 @@ function watchStart(run, started) {
       if (run.ended) return;
       const exe = link(`/proc/${run.innerPid}/exe`);
       if (exe !== undefined && !exe.endsWith('/bwrap')) {
-        run.group.namespaces.add(link(`/proc/${run.innerPid}/ns/mnt`));
+        // Whoever ended meanwhile has none; and what shares our own must never count as a container's: it would be killed.
+        const namespace = link(`/proc/${run.innerPid}/ns/mnt`);
+        if (namespace !== undefined && namespace !== ownNamespace) run.group.namespaces.add(namespace);
         started();
       } else setTimeout(poll, 1);
     };

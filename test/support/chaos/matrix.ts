@@ -16,6 +16,8 @@ export interface MatrixOptions {
   readonly share?: { readonly scenarios: number; readonly kills: number; readonly seed: number };
   /** Only scenarios whose name has this in it. */
   readonly only?: string;
+  /** Only this effect, without looking for the others first: to see one kill again. */
+  readonly point?: string;
   readonly told?: (result: KillResult) => void;
 }
 
@@ -59,6 +61,8 @@ async function findKills(lanes: readonly Lane[], options: MatrixOptions): Promis
   const draw = <T>(from: T[], count: number) =>
     Array.from({ length: Math.min(count, from.length) }, () => from.splice(random(from.length), 1)[0] as T);
   const chosen = options.share === undefined ? known : draw([...known], options.share.scenarios);
+  const { point } = options;
+  if (point !== undefined) return chosen.map((scenario) => ({ scenario, point }));
   const kills: Kill[] = [];
   await eachLane(lanes, chosen, async (lane, scenario) => {
     for (const point of await lane.record(scenario)) kills.push({ scenario, point });
@@ -131,13 +135,17 @@ async function openLane(options: MatrixOptions, at: number): Promise<Lane> {
     async kill(scenario, point) {
       const startedAt = Date.now();
       let reached = true;
+      let quiet: Quiet = async () => {};
       const about = () => ({ scenario: scenario.name, point, durationMs: Date.now() - startedAt });
       try {
         const resumedMs = await run(
           scenario,
-          (one) => one.at(point, 'kill'),
           async (one) => {
-            reached = await diesWithin(one, 15_000);
+            quiet = await quietness(one);
+            await one.at(point, 'kill');
+          },
+          async (one) => {
+            reached = await Promise.race([one.dead.then(() => true), quiet(8000).then(() => false)]);
           },
         );
         if (!reached) return { ...about(), outcome: 'not_reached' };
@@ -159,35 +167,31 @@ type Run = (
   wait: (victim: Victim, id: string) => Promise<void>,
 ) => Promise<number | undefined>;
 
-/** No effect for this long: an undisturbed run has ended. */
-const quietMs = 3000;
+/** Resolves when a victim has had no effect for this many ms (a minute at most): it has nothing left to do. */
+type Quiet = (ms: number) => Promise<void>;
+
+async function quietness(victim: Victim, seen: (point: string) => void = () => {}): Promise<Quiet> {
+  let lastAt = Date.now();
+  await victim.watch((point) => {
+    seen(point);
+    // The renewal of a lease goes on for as long as nothing else does.
+    if (!point.includes('redis.renew')) lastAt = Date.now();
+  });
+  return async (ms) => void (await poll(async () => Date.now() - lastAt > ms, { everyMs: 100, forMs: 60_000 }));
+}
 
 async function recordEffects(scenario: Scenario, run: Run): Promise<string[]> {
   const points = new Set<string>();
-  let lastAt = Date.now();
-  const seen = (point: string) => {
-    points.add(point);
-    if (!point.includes('redis.renew')) lastAt = Date.now();
-  };
-  const quiet = async () => Date.now() - lastAt > quietMs;
+  let quiet: Quiet = async () => {};
   await run(
     scenario,
-    (one) => one.watch(seen),
-    async () => void (await poll(quiet, { everyMs: 100, forMs: 60_000 })),
+    async (one) => {
+      quiet = await quietness(one, (point) => points.add(point));
+    },
+    () => quiet(3000),
   );
   // Timers and hints repeat these as often as time goes by; the first few stand for all.
   return [...points].filter((point) => !/ redis\.(renew#(?!1$)|(claim-waiters|wake)#(?![1-3]$))/.test(point));
-}
-
-/** False when it is still alive then: it never came to the point. */
-async function diesWithin(victim: Victim, ms: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), ms);
-  });
-  const died = await Promise.race([victim.dead.then(() => true), late]);
-  clearTimeout(timer);
-  return died;
 }
 
 /** Starts a watch for the first write of the next holder; the returned question waits for nothing more. */

@@ -76,7 +76,11 @@ const rollback: Scenario = {
   },
   async end(world, id) {
     const record = await world.until(id, (current) => current?.state === 'failed');
-    equal(record?.failure?.code, 'prepare_failed', 'the failure that started the rollback survives');
+    equal(
+      record?.failure?.code,
+      'prepare_failed',
+      `the failure that started the rollback survives: ${JSON.stringify(record?.failure)}`,
+    );
     deepStrictEqual(await world.leftovers(), []);
   },
 };
@@ -114,6 +118,25 @@ const relaunch: Scenario = {
   },
 };
 
+const reconnect: Scenario = {
+  name: 'reconnect of a lost Pod',
+  queues: jobs,
+  async prepare(world, id) {
+    const { pod } = await ready(world, id);
+    await world.cluster.remove('pods', pod?.name ?? '', { uid: pod?.uid ?? '', graceSeconds: 1 });
+    return world.until(id, (current) => current?.state === 'lost');
+  },
+  async ask(world, id) {
+    await world.operator.producer.reconnect(id);
+  },
+  async end(world, id, before, died) {
+    const rebuilt = died?.pod?.uid !== before?.pod?.uid;
+    const record = await assertOne(world, id, rebuilt ? died : undefined);
+    equal(record.workspace?.claimUid, before?.workspace?.claimUid, 'the claim that it had');
+    equal(record.rebuilds, 1, 'one rebuild, however often it began');
+  },
+};
+
 /** A claim that landed after its instance was gone: of a generation that its tombstone covers, so one pass is enough. */
 const sweep: Scenario = {
   name: 'sweep',
@@ -148,4 +171,4 @@ const sweep: Scenario = {
   },
 };
 
-export const scenarios: readonly Scenario[] = [launch, teardown, rollback, keep, relaunch, sweep];
+export const scenarios: readonly Scenario[] = [launch, teardown, rollback, keep, relaunch, reconnect, sweep];

@@ -2,10 +2,10 @@
 // `watch` it tells the parent every effect; after `at` ("after kube.create.pods#2") it tells that it is there and kills,
 // stops or blocks itself.
 import { subscribe } from 'node:diagnostics_channel';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-await import(pathToFileURL(join(import.meta.dirname, '../../../dist/main.js')).href);
+await import(pathToFileURL(join(dirname(process.argv[1]), '../main.js')).href);
 const started = new Promise((resolve) => process.on('message', (message) => (message.start ? resolve() : arm(message))));
 // A test run that is ended must not leave its victims behind.
 process.on('disconnect', () => process.exit());

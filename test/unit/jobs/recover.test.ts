@@ -138,6 +138,7 @@ describe('the rebuilt record', () => {
       cluster: { name: 'c', namespace: 'ns' } as Cluster,
       identity,
       state: { kind: 'ready', rule: 'running' },
+      transport: 'port_forward',
       now: created.getTime() + 60_000,
       stages: ['workspace', 'pod'],
       token: 'sealed',
