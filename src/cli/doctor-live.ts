@@ -2,15 +2,15 @@ import { randomBytes } from 'node:crypto';
 import type { V1Pod } from '@kubernetes/client-node';
 import { createAgentClient } from '../agent/client.ts';
 import { bootstrapCommand, bootstrapInput, bootstrapProof } from '../agent/delivery.ts';
-import { agentPort } from '../agent/protocol.ts';
 import { monotonicMs, poll, sleep } from '../clock.ts';
 import { asWindlassError, WindlassError } from '../errors.ts';
+import { openChannel, transportsOf } from '../jobs/agent-channel.ts';
 import { ensureAgent } from '../jobs/agent-config.ts';
 import { isAmbiguous } from '../kubernetes/api-error.ts';
 import { composeClaim, composePod } from '../kubernetes/compose.ts';
 import { adoptable } from '../kubernetes/ownership.ts';
 import { judgePod } from '../kubernetes/pod-failure.ts';
-import type { KindMap } from '../kubernetes/port.ts';
+import type { Forward, KindMap } from '../kubernetes/port.ts';
 import type { Perform } from './doctor.ts';
 import type { Trial } from './doctor-profile.ts';
 
@@ -40,7 +40,7 @@ export async function tryLive(trial: Trial, { perform, say, signal }: LiveOption
     const agent = trial.input.agent !== undefined;
     const streams = await perform(`live.exec.${at}`, () => (agent ? startAgent(trial, signal) : tryExec(trial, signal)));
     if (!streams || !agent) return;
-    await perform(`live.forward.${at}`, () => reachAgent(trial, signal));
+    await perform(`live.connect.${at}`, () => reachAgent(trial, signal));
     await perform(`live.egress.${at}`, () => tryEgress(trial, signal));
   } finally {
     await perform(`live.removed.${at}`, () => removeAll(trial, made));
@@ -117,9 +117,28 @@ async function tryExec(trial: Trial, signal: AbortSignal): Promise<string> {
   return exitCode === 0 ? 'commands run' : `streams work; the image has no shell (exit code ${exitCode})`;
 }
 
+/** The ways of the profile, best first, as a launch tries them. */
 async function reachAgent(trial: Trial, signal: AbortSignal): Promise<string> {
-  const forward = await trial.cluster.forward(podTarget(trial).pod, agentPort, { signal });
-  const { port, trouble } = forward;
+  const { pod: name, container } = podTarget(trial);
+  const ip = (await trial.cluster.read('pods', name))?.status?.podIP ?? '';
+  const place = { cluster: trial.cluster, name, container, ip };
+  const failed: string[] = [];
+  let last: unknown;
+  for (const transport of transportsOf(trial.input.profile.handshake, undefined, undefined)) {
+    try {
+      await answersBy(await openChannel(place, transport, { signal }), trial, signal);
+      return `the agent answers by ${transport}${failed.length > 0 ? `, not by ${failed.join('; ')}` : ''}`;
+    } catch (error) {
+      signal.throwIfAborted();
+      last = error;
+      failed.push(`${transport} (${asWindlassError(error).message})`);
+    }
+  }
+  throw asWindlassError(last);
+}
+
+async function answersBy(channel: Forward, trial: Trial, signal: AbortSignal): Promise<void> {
+  const { port, trouble } = channel;
   const client = createAgentClient({ host: '127.0.0.1', port, instanceId: trial.input.identity.instanceId, trouble });
   let last: unknown;
   try {
@@ -131,10 +150,9 @@ async function reachAgent(trial: Trial, signal: AbortSignal): Promise<string> {
           return false;
         },
       );
-    if (await poll(healthy, { everyMs: 200, forMs: healthyWithinMs, signal })) return 'the agent answers through a port-forward';
-    throw asWindlassError(last);
+    if (!(await poll(healthy, { everyMs: 200, forMs: healthyWithinMs, signal }))) throw asWindlassError(last);
   } finally {
-    await forward.close();
+    await channel.close();
   }
 }
 

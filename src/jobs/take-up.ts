@@ -102,7 +102,8 @@ async function removeRemains(context: StageContext, found: V1Pod, loss: PodLoss)
 async function beginRebuild(context: StageContext): Promise<void> {
   const record = context.record();
   const intent = { ...createIntent(context, record, 'pods'), run: record.run };
-  const set = { pod: null, agent: null, restartCount: 0, creates: { ...record.creates, pods: intent } };
+  // The new Pod runs the request's command again: its end is another one.
+  const set = { pod: null, agent: null, restartCount: 0, exitCode: null, creates: { ...record.creates, pods: intent } };
   await context.save({ set, secrets: { agentToken: null, agentNonce: null } });
 }
 

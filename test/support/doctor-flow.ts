@@ -48,7 +48,7 @@ export async function doctorFlow(world: World): Promise<void> {
   expect(await world.leftovers()).toEqual([]);
 
   const live = await run('--live', '--profile', 'node', '--cluster', 'default');
-  const steps = ['pod', 'exec', 'forward', 'egress', 'removed'].map((step) => `live.${step}.default.node`);
+  const steps = ['pod', 'exec', 'connect', 'egress', 'removed'].map((step) => `live.${step}.default.node`);
   expect(live.keys.slice(-steps.length)).toEqual(steps);
   expect(live.keys.filter((key) => key.endsWith('.scratch'))).toEqual([]);
   expect(live.effects).toEqual(expect.arrayContaining(['kube.delete.pods', 'kube.delete.persistentvolumeclaims']));

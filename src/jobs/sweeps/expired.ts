@@ -1,14 +1,16 @@
+import type { InstanceInfo } from '../../agent/protocol.ts';
 import type { InstanceRecord } from '../../inventory/types.ts';
 import type { SweepEntry } from '../context.ts';
-import { idleSince } from './idle.ts';
+import { awaitsCommand, commandEnd, commandLookSeconds } from './command-end.ts';
+import { lookInside } from './inside.ts';
 import { type Found, type Pass, type SweepPlan, serverNow, underLease } from './pass.ts';
 import { aboutRecord, recordPages, requestRemoval } from './records.ts';
 import { keep, type Verdict } from './verdict.ts';
 
 /** Records looked at in one pass; the longest expired come first. */
 const batch = 1000;
-/** Idle instances that are asked in one pass: each is a connection into a Pod. */
-const idlePerPass = 20;
+/** Instances that are looked into in one pass: each is a connection into a Pod. */
+const looksPerPass = 20;
 
 /**
  * Records past their time: a lifetime, an idle time, the time that a suspended or a failed one is kept. No breaker: an
@@ -27,7 +29,7 @@ export const expired: SweepPlan = {
     yield* await Promise.all(mine.map((record) => find(pass, record, now, undefined)));
     for await (const page of recordPages(pass, ['failed']))
       yield* await Promise.all(page.map((record) => find(pass, record, now, undefined)));
-    yield* idle(pass, now);
+    yield* inside(pass, now);
   },
 };
 
@@ -37,19 +39,40 @@ async function earliestNow(pass: Pass): Promise<number> {
 }
 
 /** Rate-limited: the others have their turn in the next passes. Idleness can only shorten a life. */
-async function* idle(pass: Pass, now: number): AsyncGenerator<Found> {
+async function* inside(pass: Pass, now: number): AsyncGenerator<Found> {
   let asked = 0;
   for await (const page of recordPages(pass, ['ready'])) {
     for (const record of page) {
-      if (asked >= idlePerPass) return;
-      const seconds = Number(record.lifetime?.idleSeconds ?? 0);
-      if (!(seconds > 0) || now - record.readyAt < seconds * 1000) continue;
-      const since = await idleSince(pass, record, seconds);
-      if (since === 'not asked') continue;
+      if (asked >= looksPerPass) return;
+      const idle = mayBeIdle(record, now);
+      if (!idle && !awaitsCommand(record)) continue;
+      const info = await lookInside(pass, record, everySeconds(record, idle));
+      if (info === 'not asked') continue;
       asked += 1;
-      yield await find(pass, record, now, since);
+      if (idle) yield await find(pass, record, now, activeAt(record, info));
+      const ended = info === undefined || !awaitsCommand(record) ? undefined : commandEnd(pass, record, info, now);
+      if (ended !== undefined) yield ended;
     }
   }
+}
+
+const idleSecondsOf = (record: InstanceRecord): number => Number(record.lifetime?.idleSeconds ?? 0);
+
+function mayBeIdle(record: InstanceRecord, now: number): boolean {
+  const seconds = idleSecondsOf(record);
+  return seconds > 0 && now - record.readyAt >= seconds * 1000;
+}
+
+/** A quarter of the idle time is exact enough. */
+function everySeconds(record: InstanceRecord, idle: boolean): number {
+  const forIdle = idle ? Math.max(60, Math.round(idleSecondsOf(record) / 4)) : Number.POSITIVE_INFINITY;
+  return Math.min(forIdle, awaitsCommand(record) ? commandLookSeconds : Number.POSITIVE_INFINITY);
+}
+
+/** Since when nothing happened in it (its own clock, which is its node's); undefined = not known: that counts as active (I20). */
+function activeAt(record: InstanceRecord, info: InstanceInfo | undefined): number | undefined {
+  if (info === undefined) return undefined;
+  return info.last_activity_at === undefined ? record.readyAt : Math.max(record.readyAt, Date.parse(info.last_activity_at));
 }
 
 async function find(pass: Pass, record: InstanceRecord, now: number, idleFrom: number | undefined): Promise<Found> {
