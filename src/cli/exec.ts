@@ -81,9 +81,7 @@ async function run(context: Context, request: Request): Promise<number> {
   try {
     const exitCode = await context.withOperator(async (operator) => {
       const pod = await openPod(operator, request.instanceId);
-      return request.tty || pod.delivery === 'none'
-        ? throughCluster(pod, request, streams)
-        : throughAgent(operator, request, streams);
+      return request.tty || !pod.agentRuns ? throughCluster(pod, request, streams) : throughAgent(operator, request, streams);
     });
     if (json) context.out.line({ exitCode });
     return exitCode;

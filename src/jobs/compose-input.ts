@@ -1,4 +1,3 @@
-import { agentConfigMap, bootLine } from '../agent/delivery.ts';
 import type { CreateRecord, InstanceRecord } from '../inventory/types.ts';
 import type { ComposeInput } from '../kubernetes/compose.ts';
 import type { Identity } from '../kubernetes/ownership.ts';
@@ -24,10 +23,9 @@ export function identityOf(installation: string, record: InstanceRecord, payload
 export const prepares = (payload: LaunchPayload): boolean => payload.prepare !== undefined || payload.repository !== undefined;
 
 /** What composing an owned object needs: pure data, the same for every attempt of a generation. */
-export function composeInput(context: StageContext, kind: CreateRecord['kind']): ComposeInput {
+export function composeInput(context: StageContext, kind: CreateRecord['kind'], agent: ComposeInput['agent']): ComposeInput {
   const record = context.record();
   const { payload, profile } = context;
-  const agent = agentConfigMap(context.config.installation);
   const claim = record.workspace?.claimName;
   return {
     identity: context.identity,
@@ -37,10 +35,7 @@ export function composeInput(context: StageContext, kind: CreateRecord['kind']):
     profile,
     template: context.template,
     workspaceClaim: claim === '' ? undefined : claim,
-    agent:
-      profile.agent.delivery === 'none'
-        ? undefined
-        : { configMapName: agent.name, sha256: agent.sha256, bootLine: bootLine(agent.sha256) },
+    agent,
     prepares: prepares(payload),
     snapshotName: record.snapshot,
     ...(record.lifetime === null ? {} : { lifetime: canonicalJson(record.lifetime) }),

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { createAgentClient } from '../../agent/client.ts';
 import { asWindlassError } from '../../errors.ts';
 import type { InstanceRecord } from '../../inventory/types.ts';
 import { openRecordedChannel } from '../agent-channel.ts';
+import { agentClient } from '../agent-instance.ts';
 import type { Pass } from './pass.ts';
 
 /** Of one look into a Pod. */
@@ -18,7 +18,8 @@ export async function idleSince(
   idleSeconds: number,
 ): Promise<number | undefined | 'not asked'> {
   const token = (await pass.inventory.secrets(record.hash)).agentToken;
-  if (token === undefined || record.pod === null) return 'not asked';
+  // An agentctl does not tell when it was used last.
+  if (token === undefined || record.pod === null || record.agent?.protocol === 'agentctl') return 'not asked';
   const turn = randomBytes(8).toString('hex');
   // A quarter of the idle time is exact enough, and no instance is asked in every pass.
   const every = Math.max(60, Math.round(idleSeconds / 4));
@@ -28,7 +29,7 @@ export async function idleSince(
     const opened = await pass.keyring.decrypt(token, record.hash);
     const channel = await openRecordedChannel(pass.cluster, record, { signal, instance: record.hash });
     try {
-      const client = createAgentClient({ host: '127.0.0.1', port: channel.port, token: opened, instanceId: record.instanceId });
+      const client = agentClient(record, 'windlass', { port: channel.port, token: opened });
       const info = await client.instance(signal);
       return info?.last_activity_at === undefined ? record.readyAt : Math.max(record.readyAt, Date.parse(info.last_activity_at));
     } finally {
