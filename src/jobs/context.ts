@@ -20,6 +20,8 @@ export type JobState = 'open' | 'ended' | 'missing';
 /** What every handler may use. It knows instances, clusters and the inventory, but no queue. */
 export interface JobContext {
   readonly config: Config;
+  /** The folder that relative paths in the configuration start from. */
+  readonly dir: string;
   readonly inventory: Inventory;
   readonly shelf: Shelf;
   readonly clusters: Clusters;

@@ -42,7 +42,7 @@ export const workspace: Stage = {
 const done = (record: WorkspaceRecord): StageOutcome => ({ kind: 'done', write: { set: { workspace: record } } });
 
 async function managedClaim(context: StageContext): Promise<StageOutcome> {
-  const wanted = composeClaim(composeInput(context, 'persistentvolumeclaims'));
+  const wanted = composeClaim(composeInput(context, 'persistentvolumeclaims', undefined));
   const generation = context.record().generation;
   const created = await createOrAdopt(context, {
     kind: 'persistentvolumeclaims',
