@@ -227,10 +227,22 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     redis.disconnect();
     throw error;
   }
-  const { startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer } = await import('./consumers/index.ts');
+  const consuming = await import('./consumers/index.ts');
+  const { startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer, createMetrics } = consuming;
+  const metrics = createMetrics({ queues, shelf });
   const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, takes: options.queues });
   await upkeep.first;
-  const context = { config, inventory, shelf, clusters, keyring, recipes, log, jobState: (job: JobRef) => jobState(queues, job) };
+  const context = {
+    config,
+    inventory,
+    shelf,
+    clusters,
+    keyring,
+    recipes,
+    log,
+    jobState: (job: JobRef) => jobState(queues, job),
+    sweepDone: metrics.sweepDone,
+  };
   const wakeups = await startWakeups(context, queues);
   const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
   const consumers = options.queues.map(
@@ -248,7 +260,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
   const health =
     options.port === undefined
       ? undefined
-      : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers });
+      : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers, metrics });
   log.info({ queues: options.queues, worker: base.holder, port: health?.port }, 'worker started');
   return {
     port: health?.port,
