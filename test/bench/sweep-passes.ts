@@ -1,9 +1,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { Redis } from 'ioredis';
 import type { SweepKind } from '../../src/config/schema.ts';
-import { inventoryTag } from '../../src/inventory/keys.ts';
 import type { Inventory } from '../../src/inventory/port.ts';
-import { createShelf } from '../../src/inventory/shelf.ts';
 import type { InstanceRecord, State } from '../../src/inventory/types.ts';
 import type { JobContext } from '../../src/jobs/context.ts';
 import { configMaps } from '../../src/jobs/sweeps/config-maps.ts';
@@ -15,6 +12,7 @@ import { stuck } from '../../src/jobs/sweeps/stuck.ts';
 import { createClusters } from '../../src/kubernetes/clusters.ts';
 import { keys as labels } from '../../src/kubernetes/ownership.ts';
 import type { Cluster } from '../../src/kubernetes/port.ts';
+import { sweepContext } from '../support/sweep-context.ts';
 import type { World } from '../support/world.ts';
 
 export interface PassFigures {
@@ -106,7 +104,7 @@ export async function measurePasses(world: World): Promise<PassFigures[]> {
   const { config, dir } = world.loaded;
   let calls = 0;
   const silent = () => undefined;
-  const log = { debug: silent, info: silent, warn: silent, error: silent, fatal: silent };
+  const log = { debug: silent, info: silent, warn: silent };
   const clusters = createClusters(config.clusters, {
     installation: config.installation,
     dir,
@@ -115,15 +113,8 @@ export async function measurePasses(world: World): Promise<PassFigures[]> {
       calls += 1;
     },
   });
-  const redis = new Redis(world.redis.url);
-  const tag = inventoryTag(config.redis.prefix, config.installation);
-  const { inventory, keyring } = world.operator;
-  const base = { config, inventory, keyring, clusters, shelf: createShelf(redis, tag), log };
-  const context = {
-    ...base,
-    job: { queue: 'sweep', jobId: 'bench' },
-    signal: new AbortController().signal,
-  } as unknown as JobContext;
+  const { context, close } = sweepContext(world, clusters);
+  const { inventory } = world.operator;
   const source: Source = { cluster: clusters.get('default'), installation: config.installation, inventory };
   try {
     const figures: PassFigures[] = [];
@@ -131,7 +122,7 @@ export async function measurePasses(world: World): Promise<PassFigures[]> {
     return figures;
   } finally {
     await clusters.close();
-    redis.disconnect();
+    close();
   }
 }
 
