@@ -38,6 +38,7 @@ export const judged = [
   'state',
   'generation',
   'pod',
+  'agent',
   'workspace',
   'lifetime',
   'readyAt',

@@ -14,7 +14,7 @@ const lookMs = 10_000;
  */
 export async function idleSince(
   pass: Pass,
-  record: Pick<InstanceRecord, 'hash' | 'instanceId' | 'pod' | 'readyAt'>,
+  record: Pick<InstanceRecord, 'hash' | 'instanceId' | 'pod' | 'agent' | 'readyAt'>,
   idleSeconds: number,
 ): Promise<number | undefined | 'not asked'> {
   const token = (await pass.inventory.secrets(record.hash)).agentToken;
