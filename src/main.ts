@@ -224,16 +224,27 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     redis.disconnect();
     throw error;
   }
-  const { startBackpressure, startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer } = await import(
-    './consumers/index.ts'
-  );
+  const consuming = await import('./consumers/index.ts');
+  const { startBackpressure, startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer, createMetrics } =
+    consuming;
+  const metrics = createMetrics({ queues, shelf });
   const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, takes: options.queues });
   await upkeep.first;
   const backpressure = startBackpressure(inventory, { enabled: config.backpressure.enabled, log });
   await backpressure.look();
-  const { pressed } = backpressure;
-  const ask = (job: JobRef) => jobState(queues, job);
-  const context = { config, dir, inventory, shelf, clusters, keyring, recipes, log, pressed, jobState: ask };
+  const context = {
+    config,
+    dir,
+    inventory,
+    shelf,
+    clusters,
+    keyring,
+    recipes,
+    log,
+    pressed: backpressure.pressed,
+    jobState: (job: JobRef) => jobState(queues, job),
+    sweepDone: metrics.sweepDone,
+  };
   const wakeups = await startWakeups(context, queues);
   const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
   const consumers = options.queues.map(
@@ -251,7 +262,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
   const health =
     options.port === undefined
       ? undefined
-      : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers });
+      : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers, metrics });
   log.info({ queues: options.queues, worker: base.holder, port: health?.port }, 'worker started');
   return {
     port: health?.port,

@@ -34,7 +34,11 @@ export function openChannel(pod: AgentPod, transport: Transport, options: Channe
 }
 
 /** To the agent of an instance that is ready, the way that worked when it was launched. */
-export function openRecordedChannel(cluster: Cluster, record: InstanceRecord, options: ChannelOptions = {}): Promise<Forward> {
+export function openRecordedChannel(
+  cluster: Cluster,
+  record: Pick<InstanceRecord, 'pod' | 'agent'>,
+  options: ChannelOptions = {},
+): Promise<Forward> {
   const { pod, agent } = record;
   if (pod === null) throw new WindlassError('invariant_broken', 'There is no recorded Pod to connect to.');
   const place = { cluster, name: pod.name, container: pod.main?.name ?? 'agent', ip: pod.ip };

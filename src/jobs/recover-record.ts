@@ -119,7 +119,7 @@ function objects(input: Rebuild): Pick<Fields, 'pod' | 'workspace' | 'creates' |
   };
 }
 
-function workspaceOf({ pod, claim, identity }: Rebuild): WorkspaceRecord {
+function workspaceOf({ pod, claim, otherClaim, identity }: Rebuild): WorkspaceRecord {
   const own = claimName(identity.hash);
   if (claim !== undefined) {
     return {
@@ -130,10 +130,17 @@ function workspaceOf({ pod, claim, identity }: Rebuild): WorkspaceRecord {
       createdByGeneration: generationOf(claim.metadata),
     };
   }
-  const other = pod?.spec?.volumes?.find((volume) => volume.name === volumeNames.workspace)?.persistentVolumeClaim?.claimName;
-  if (other !== undefined && other !== own)
-    return { mode: 'existing_claim', claimName: other, claimUid: '', created: false, createdByGeneration: 0 };
+  const claimUid = otherClaim?.metadata?.uid ?? '';
+  const other = otherClaimOf(pod, identity.hash);
+  if (other !== undefined) return { mode: 'existing_claim', claimName: other, claimUid, created: false, createdByGeneration: 0 };
   return { mode: 'empty_dir', claimName: '', claimUid: '', created: false, createdByGeneration: 0 };
+}
+
+/** The claim that a Pod has as its workspace and that is not its instance's own. */
+export function otherClaimOf(pod: LostObjects['pod'], hash: string): string | undefined {
+  const volume = pod?.spec?.volumes?.find(({ name }) => name === volumeNames.workspace);
+  const name = volume?.persistentVolumeClaim?.claimName;
+  return name === claimName(hash) ? undefined : name;
 }
 
 function createOf(kind: CreateRecord['kind'], meta: NonNullable<LostObjects['pod']>['metadata']): Record<string, CreateRecord> {

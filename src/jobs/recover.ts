@@ -10,7 +10,7 @@ import { rememberedTransport, type Transport, transportsOf } from './agent-chann
 import type { JobContext } from './context.ts';
 import { adoptEpoch, checkEpoch } from './epoch.ts';
 import { planOf } from './plan.ts';
-import { rebuildRecord } from './recover-record.ts';
+import { otherClaimOf, rebuildRecord } from './recover-record.ts';
 import { type FirstLook, generationOf, judgeLost, judgeSilent, type LostObjects, type LostState } from './recover-verdict.ts';
 import { type Rekeyed, type RunningPod, rekeyAgent } from './rekey.ts';
 import { recoverSnapshot } from './snapshots.ts';
@@ -185,9 +185,16 @@ async function readObjects({ config, signal }: RecoverContext, cluster: Cluster,
     cluster.read('pods', podName(identity.hash), { signal, instance: identity.hash }),
     cluster.read('persistentvolumeclaims', claimName(identity.hash), { signal, instance: identity.hash }),
   ]);
+  const other = otherClaimOf(pod, identity.hash);
+  const otherClaim = other === undefined ? undefined : await cluster.read('persistentvolumeclaims', other, { signal });
   const configured = config.profiles[identity.profile]?.mainContainer;
   const names = pod?.spec?.containers.map((container) => container.name) ?? [];
-  return { pod, claim, mainContainer: configured !== undefined && names.includes(configured) ? configured : (names[0] ?? '') };
+  return {
+    pod,
+    claim,
+    otherClaim,
+    mainContainer: configured !== undefined && names.includes(configured) ? configured : (names[0] ?? ''),
+  };
 }
 
 async function putBack(

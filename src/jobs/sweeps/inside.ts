@@ -15,7 +15,7 @@ const lookMs = 10_000;
  */
 export async function lookInside(
   pass: Pass,
-  record: InstanceRecord,
+  record: Pick<InstanceRecord, 'hash' | 'instanceId' | 'pod' | 'agent'>,
   everySeconds: number,
 ): Promise<InstanceInfo | undefined | 'not asked'> {
   const token = (await pass.inventory.secrets(record.hash)).agentToken;

@@ -216,5 +216,7 @@ describe('the rebuilt record', () => {
       claimName: 'theirs',
       created: false,
     });
+    const otherClaim = { metadata: { name: 'theirs', uid: 'uid-theirs' } };
+    expect(rebuild({ claim: undefined, pod: theirs, otherClaim }).fields.workspace).toMatchObject({ claimUid: 'uid-theirs' });
   });
 });
