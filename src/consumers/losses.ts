@@ -62,9 +62,14 @@ function watchCluster(cluster: Cluster, add: Add): () => void {
     if (now === undefined) starts.delete(name);
     else starts.set(name, now);
     const restarted = known !== undefined && known !== '' && now !== known;
-    if (pod === undefined || isOver(pod) || restarted) add(cluster, hash);
+    if (pod === undefined || isOver(pod) || restarted || hasEnd(pod)) add(cluster, hash);
   });
 }
+
+/** Where nothing is started again, one container's end may be the result, while the others go on. */
+const hasEnd = (pod: V1Pod): boolean =>
+  pod.spec?.restartPolicy === 'Never' &&
+  (pod.status?.containerStatuses ?? []).some(({ state }) => state?.terminated !== undefined);
 
 const startsOf = (pod: V1Pod): string =>
   (pod.status?.containerStatuses ?? [])
@@ -103,7 +108,7 @@ function differs(
   recorded: { readonly name: string; readonly uid: string; readonly main?: { readonly id: string } } | null,
 ): boolean {
   const pod = recorded === null ? undefined : cluster.pods.get(recorded.name);
-  if (recorded === null || pod?.metadata?.uid !== recorded.uid || isOver(pod)) return true;
+  if (recorded === null || pod?.metadata?.uid !== recorded.uid || isOver(pod) || hasEnd(pod)) return true;
   return recorded.main !== undefined && !startsOf(pod).split(' ').includes(recorded.main.id);
 }
 

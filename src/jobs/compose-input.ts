@@ -44,5 +44,6 @@ export function composeInput(context: StageContext, kind: CreateRecord['kind'], 
     ...(payload.resources === undefined ? {} : { resources: payload.resources }),
     ...(payload.secretRefs === undefined ? {} : { secretRefs: payload.secretRefs }),
     ...(profile.agent.delivery === 'none' && payload.env !== undefined ? { env: payload.env } : {}),
+    ...(profile.agent.delivery === 'none' && payload.command !== undefined ? { command: payload.command } : {}),
   };
 }

@@ -9,13 +9,18 @@ export function imageIssues(recipe: Recipe, policy: Config['images']): Issue[] {
   return containers.flatMap((container) => {
     const image = container.image ?? '';
     const path = `containers.${container.name}.image`;
-    const issues: Issue[] = [];
-    if (policy.allow.length > 0 && !policy.allow.some((pattern) => matches(pattern, image)))
-      issues.push({ path, message: `${image} matches nothing in images.allow` });
-    if (policy.requireDigest && !/@sha256:[0-9a-f]{64}$/.test(image))
-      issues.push({ path, message: `${image} must be given by digest (images.requireDigest)` });
-    return issues;
+    return imageProblems(image, policy).map((message) => ({ path, message: `${image} ${message}` }));
   });
+}
+
+/** What the policy has against one image, without its name: not everybody who asks may learn that. */
+export function imageProblems(image: string, policy: Config['images']): string[] {
+  const problems: string[] = [];
+  if (policy.allow.length > 0 && !policy.allow.some((pattern) => matches(pattern, image)))
+    problems.push('matches nothing in images.allow');
+  if (policy.requireDigest && !/@sha256:[0-9a-f]{64}$/.test(image))
+    problems.push('must be given by digest (images.requireDigest)');
+  return problems;
 }
 
 /** `*` within a path segment, `**` across them. Linear in the text: two indices and one place to go back to, no regular expression. */

@@ -1,6 +1,7 @@
 import { errorBody, WindlassError } from '../errors.ts';
 import type { WriteOptions } from '../inventory/port.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
+import type { PodFinish } from '../kubernetes/pod-end.ts';
 import type { PodLoss } from '../kubernetes/pod-loss.ts';
 
 /** The one way by which `ready` becomes `lost`: what was seen stays with the record, since the Pod itself will not. */
@@ -19,4 +20,21 @@ export function lossWrite(record: InstanceRecord, loss: PodLoss, at: number): Wr
     at,
   };
   return { state: 'lost', set: { agent: null, failure }, events: [{ type: 'lost', code, message, evidence }] };
+}
+
+interface Times {
+  /** Redis ms. */
+  readonly now: number;
+  readonly finishedSeconds: number;
+}
+
+/** What ran to its end stays `ready`, with its exit code, for as long as finished instances are kept; never longer than agreed. */
+export function finishWrite(
+  record: Pick<InstanceRecord, 'expiresAt'>,
+  { exitCode, reason }: PodFinish,
+  { now, finishedSeconds }: Times,
+): Pick<WriteOptions, 'set' | 'events'> {
+  const kept = now + finishedSeconds * 1000;
+  const expiresAt = record.expiresAt > 0 ? Math.min(record.expiresAt, kept) : kept;
+  return { set: { exitCode, expiresAt }, events: [{ type: 'command.exited', exitCode, ...(reason === '' ? {} : { reason }) }] };
 }

@@ -1,19 +1,22 @@
 import type { V1Pod } from '@kubernetes/client-node';
+import type { Config } from '../config/schema.ts';
 import { asWindlassError } from '../errors.ts';
 import type { Inventory, Lease, WriteOptions } from '../inventory/port.ts';
 import type { InstanceRecord, PodRecord } from '../inventory/types.ts';
+import { mainEnd, type PodFinish } from '../kubernetes/pod-end.ts';
 import { goneLoss, isOver, type PodLoss, podLoss, startOf } from '../kubernetes/pod-loss.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import { podName } from '../names.ts';
 import { instanceKey, type Log } from './context.ts';
-import { lossWrite } from './loss.ts';
+import { finishWrite, lossWrite } from './loss.ts';
 import { retainClaim } from './retain.ts';
 
 /** What a Pod says about the record that names it. */
 export type Finding =
   | { readonly kind: 'fine' }
   | { readonly kind: 'lost'; readonly loss: PodLoss }
-  | { readonly kind: 'restarted'; readonly id: string; readonly restarts: number };
+  | { readonly kind: 'restarted'; readonly id: string; readonly restarts: number }
+  | { readonly kind: 'finished'; readonly finish: PodFinish };
 
 /** settled = nothing more to find out now · lost = written by this very call · again = somebody is at work on it, or the cluster did not answer. */
 export type Look = 'settled' | 'lost' | 'again';
@@ -25,12 +28,13 @@ export function findingOf(
   pod: V1Pod | undefined,
   events: Parameters<typeof podLoss>[2],
 ): Finding {
+  // Its result is known: what becomes of the Pod now (clusters collect finished ones) changes nothing.
+  if (record.exitCode !== null) return { kind: 'fine' };
   if (pod === undefined) return { kind: 'lost', loss: goneLoss(recorded, events) };
+  const finish = mainEnd(pod, recorded.main?.name ?? '');
+  if (finish !== undefined) return { kind: 'finished', finish };
   const loss = podLoss(pod, recorded.main?.name ?? '', events);
-  // An app that ran to its end is no loss: its exit code is its result.
-  const finished =
-    record.app !== '' && loss !== undefined && pod.metadata?.deletionTimestamp === undefined && loss.code === 'exit_early';
-  if (loss !== undefined) return finished ? { kind: 'fine' } : { kind: 'lost', loss };
+  if (loss !== undefined) return { kind: 'lost', loss };
   if (recorded.main === undefined) return { kind: 'fine' };
   const { id, restarts } = startOf(pod, recorded.main.name);
   return id === '' || id === recorded.main.id ? { kind: 'fine' } : { kind: 'restarted', id, restarts };
@@ -39,6 +43,7 @@ export function findingOf(
 interface Parts {
   readonly inventory: Inventory;
   readonly log: Log;
+  readonly config: Pick<Config, 'retention'>;
 }
 
 /**
@@ -77,21 +82,19 @@ async function find(cluster: Cluster, record: InstanceRecord, recorded: PodRecor
 
 /** Under the instance's lease and on what is read again under it: of many workers that see a loss, one writes it. */
 async function writeDown(
-  { inventory, log }: Parts,
+  { inventory, log, config }: Parts,
   cluster: Cluster,
   seen: InstanceRecord,
   finding: Exclude<Finding, { kind: 'fine' }>,
 ): Promise<Look> {
+  const { finishedSeconds } = config.retention;
   const lease = await inventory.tryLease(seen.hash);
   if (lease === undefined) return 'again';
   try {
     const record = await inventory.readByHash(seen.hash);
     if (record?.state !== 'ready' || record.pod === null || record.pod.uid !== seen.pod?.uid) return 'settled';
     if (finding.kind === 'lost') await keepWorkspace(log, cluster, lease, record);
-    const write =
-      finding.kind === 'lost'
-        ? lossWrite(record, finding.loss, await inventory.now())
-        : restartWrite(record, record.pod, finding);
+    const write = writeOf(record, record.pod, finding, { now: await inventory.now(), finishedSeconds });
     await inventory.write(lease, { ...write, release: true, wake: [instanceKey(record)] });
     if (finding.kind !== 'lost') return 'settled';
     log.warn({ instance: record.hash, code: finding.loss.code }, 'instance lost');
@@ -113,6 +116,16 @@ async function keepWorkspace(log: Log, cluster: Cluster, lease: Lease, record: I
     if (!lease.held()) throw error;
     log.warn({ instance: record.hash, code: asWindlassError(error).code }, 'the claim of a lost instance is not marked yet');
   }
+}
+
+function writeOf(
+  record: InstanceRecord,
+  pod: PodRecord,
+  finding: Exclude<Finding, { kind: 'fine' }>,
+  times: { readonly now: number; readonly finishedSeconds: number },
+): WriteOptions {
+  if (finding.kind === 'lost') return lossWrite(record, finding.loss, times.now);
+  return finding.kind === 'finished' ? finishWrite(record, finding.finish, times) : restartWrite(record, pod, finding);
 }
 
 /** An agent whose container was started anew is idle, which is no failure: whoever uses it next sets it up again. */

@@ -59,6 +59,15 @@ function withoutSource(profile: ProfileConfig): ProfileConfig {
 
 const pullPolicies = { missing: 'IfNotPresent', always: 'Always', never: 'Never' } as const;
 
+/** What `restricted` asks for. A user of our own, since an image that says none would run as root and be refused. */
+const unprivileged = {
+  runAsNonRoot: true,
+  runAsUser: 1000,
+  runAsGroup: 1000,
+  fsGroup: 1000,
+  seccompProfile: { type: 'RuntimeDefault' },
+};
+
 /** An app runs its image's own entry point: no agent, ready as soon as it runs. */
 function recipeOfApp(name: string, app: AppConfig): Recipe {
   const profile = profileSchema.parse({
@@ -68,12 +77,22 @@ function recipeOfApp(name: string, app: AppConfig): Recipe {
     agent: { delivery: 'none' },
   });
   const env = Object.entries(app.env).map(([key, value]) => ({ name: key, value }));
-  const container = { name: 'app', image: app.image, imagePullPolicy: pullPolicies[app.pullPolicy], env };
+  const container = {
+    name: 'app',
+    image: app.image,
+    imagePullPolicy: pullPolicies[app.pullPolicy],
+    env,
+    securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } },
+  };
   return {
     name,
     app: true,
     profile,
-    template: { apiVersion: 'v1', kind: 'PodTemplate', template: { spec: { containers: [container] } } },
+    template: {
+      apiVersion: 'v1',
+      kind: 'PodTemplate',
+      template: { spec: { securityContext: unprivileged, containers: [container] } },
+    },
   };
 }
 

@@ -2,6 +2,7 @@ import type { V1Pod } from '@kubernetes/client-node';
 import { poll } from '../clock.ts';
 import { WindlassError } from '../errors.ts';
 import type { InstanceRecord, PodRecord } from '../inventory/types.ts';
+import { mainEnd } from '../kubernetes/pod-end.ts';
 import { goneLoss, type PodLoss, podLoss } from '../kubernetes/pod-loss.ts';
 import { createIntent } from './create-intent.ts';
 import { lossWrite } from './loss.ts';
@@ -42,6 +43,8 @@ async function readExact(context: StageContext, recorded: PodRecord): Promise<V1
 }
 
 function lossOf(context: StageContext, recorded: PodRecord, found: V1Pod | undefined): PodLoss | undefined {
+  // What has run to its end is there as it was left.
+  if (found !== undefined && mainEnd(found, context.profile.mainContainer) !== undefined) return undefined;
   const events = context.cluster.pods.eventsOf(recorded.uid);
   return found === undefined ? goneLoss(recorded, events) : podLoss(found, context.profile.mainContainer, events);
 }
@@ -126,5 +129,7 @@ export async function noteFound(context: StageContext, recorded: PodRecord, verd
 
 export function runningSet(context: StageContext, recorded: PodRecord, verdict: Running): Partial<InstanceRecord> {
   const main = { name: context.profile.mainContainer, id: verdict.containerId };
-  return { pod: { ...recorded, node: verdict.node, ip: verdict.ip, main }, restartCount: verdict.restartCount };
+  const pod = { ...recorded, node: verdict.node, ip: verdict.ip, main };
+  const finished = verdict.finish === undefined ? {} : { exitCode: verdict.finish.exitCode };
+  return { pod, restartCount: verdict.restartCount, ...finished };
 }

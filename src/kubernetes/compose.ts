@@ -37,6 +37,8 @@ export interface ComposeInput {
         readonly bootLine: readonly string[];
       }
     | undefined;
+  /** For the image's own entry point, in place of its usual arguments; only where there is no agent. */
+  readonly command?: readonly string[];
   /** Something runs before the agent serves: a startup probe makes its end visible to the watch. */
   readonly prepares: boolean;
   readonly labels?: Readonly<Record<string, string>>;
@@ -108,7 +110,8 @@ function composeSpec(input: ComposeInput, template: V1PodSpec): V1PodSpec {
   const copier = runtimeCopier(input, main);
   return {
     ...template,
-    restartPolicy: 'Always',
+    // Without an agent the image's program is the instance: its end is the result, not a reason to start it again.
+    restartPolicy: input.agent ? 'Always' : 'Never',
     os: { name: os },
     nodeSelector: { ...template.nodeSelector, 'kubernetes.io/os': os, 'kubernetes.io/arch': arch },
     automountServiceAccountToken: template.automountServiceAccountToken ?? false,
@@ -135,7 +138,7 @@ function composeMain(input: ComposeInput, main: V1Container): V1Container {
     terminationMessagePolicy: 'FallbackToLogsOnError',
     volumeMounts: [...(main.volumeMounts ?? []), ...ownedMounts(input)],
   };
-  if (!input.agent) return common;
+  if (!input.agent) return input.command === undefined ? common : { ...common, args: [...input.command] };
   const { args: _args, ...rest } = common;
   return {
     ...rest,

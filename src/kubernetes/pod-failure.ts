@@ -2,6 +2,7 @@ import type { CoreV1Event, V1Pod } from '@kubernetes/client-node';
 import type { ErrorCode } from '../error-codes.ts';
 import { claimTrouble } from './claim-trouble.ts';
 import { type ContainerProblem, endProblem, waitingProblem } from './pod-containers.ts';
+import { disruptionOf, mainEnd, nodeGone, type PodFinish, refusedByNode } from './pod-end.ts';
 import { type Budgets, missingMount, type PodPhase, phaseOf, type WaitReason } from './pod-phases.ts';
 import { blockingContainer, type ContainerView, conditionOf, containersOf, evidenceOf } from './pod-view.ts';
 import { sanitize } from './sanitize.ts';
@@ -30,6 +31,8 @@ export type PodJudgement =
       readonly started: boolean;
       readonly restartCount: number;
       readonly containerId: string;
+      /** It ran to its end already, in a Pod that is not started again. */
+      readonly finish?: PodFinish;
     }
   | {
       readonly kind: 'waiting';
@@ -59,6 +62,8 @@ export function judgePod(input: JudgeInput): PodJudgement {
     message: sanitize(message, 1500),
     evidence: { ...evidence, ...more },
   });
+  const finished = finishedVerdict(pod, input.mainContainer);
+  if (finished) return finished;
   const end = podEnd(pod, containers);
   if (end) return failed(end.code, end.message, end.evidence);
   const main = containers.find(({ kind }) => kind === 'main');
@@ -79,6 +84,14 @@ export function judgePod(input: JudgeInput): PodJudgement {
   return { kind: 'waiting', reason: phase.reason, message, recheckAt: Math.min(deadline, final ?? deadline) };
 }
 
+/** An app that is through before anybody looked has run all the same. */
+function finishedVerdict(pod: V1Pod, mainContainer: string): PodJudgement | undefined {
+  const finish = mainEnd(pod, mainContainer);
+  if (finish === undefined || finish.reason === 'OOMKilled') return undefined;
+  const status = pod.status?.containerStatuses?.find(({ name }) => name === mainContainer);
+  return { kind: 'running', started: true, restartCount: 0, containerId: status?.containerID ?? '', finish };
+}
+
 const sentences: Readonly<Record<WaitReason, string>> = {
   scheduling: 'Waiting for a node.',
   storage: 'Waiting for the volumes.',
@@ -97,16 +110,10 @@ export interface PodEnd {
   readonly evidence: object;
 }
 
-/** Kubelet's refusals at admission: another node, or a later moment, may take the same Pod. */
-const refusedByNode =
-  /^(OutOf\w+|NodeAffinity|NodePorts|TopologyAffinityError|UnexpectedAdmissionError|Preempting|Evicted|Preempted|Shutdown|NodeShutdown|Terminated)$/;
-/** Also the reason of a status that a node which does not answer any more was given. */
-export const nodeGone = /^(NodeLost|DeletionByTaintManager|DeletionByPodGC)$/;
-
 /** The Pod as a whole is over, or about to be. */
 export function podEnd(pod: V1Pod, containers: readonly ContainerView[]): PodEnd | undefined {
   const disruption = conditionOf(pod, 'DisruptionTarget');
-  const disrupted = disruption?.status === 'True' ? (disruption.reason ?? 'DisruptionTarget') : '';
+  const disrupted = disruptionOf(pod);
   const { phase, reason = '', message = '' } = pod.status ?? {};
   const words = [reason || disrupted, message || (disruption?.message ?? '')].filter((part) => part !== '').join(': ');
   const end = (code: ErrorCode, text: string): PodEnd => ({

@@ -1,6 +1,7 @@
 import type { CoreV1Event, V1Pod } from '@kubernetes/client-node';
 import type { ErrorCode } from '../error-codes.ts';
-import { nodeGone, podEnd } from './pod-failure.ts';
+import { nodeGone } from './pod-end.ts';
+import { podEnd } from './pod-failure.ts';
 import { containersOf, evidenceOf } from './pod-view.ts';
 import { sanitize } from './sanitize.ts';
 

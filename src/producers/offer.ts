@@ -1,5 +1,6 @@
 import type { Config } from '../config/schema.ts';
 import type { Shelf } from '../inventory/shelf.ts';
+import { imageProblems } from '../jobs/images.ts';
 import { canonicalJson, sha256 } from '../names.ts';
 
 /**
@@ -35,6 +36,8 @@ export interface OfferedApp {
   readonly title: string;
   readonly allow: readonly string[];
   readonly allowEnv: readonly string[];
+  /** What images.allow has against its image; the image itself is not told. */
+  readonly imageProblems: readonly string[];
 }
 
 export function offerOf(config: Config): Offer {
@@ -53,7 +56,13 @@ export function offerOf(config: Config): Offer {
     ),
     apps: mapValues(
       config.apps,
-      (app, name): OfferedApp => ({ owners: app.owners, title: app.title ?? name, allow: app.allow, allowEnv: app.allowEnv }),
+      (app, name): OfferedApp => ({
+        owners: app.owners,
+        title: app.title ?? name,
+        allow: app.allow,
+        allowEnv: app.allowEnv,
+        imageProblems: imageProblems(app.image, config.images),
+      }),
     ),
     clusters: mapValues(config.clusters, ({ owners, acceptLaunches }) => ({ owners, acceptLaunches })),
     limits: config.limits,

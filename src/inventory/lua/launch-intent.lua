@@ -26,7 +26,9 @@ local function accept(r, changes)
   for field, value in pairs(A.request) do changes[field] = value end
   changes.intent = 'present'
   changes.deadlineAt = int(NOW + tonumber(A.deadlineMs))
-  changes.failure, changes.crashes, changes.exitCode = 'null', '0', 'null'
+  changes.failure, changes.crashes = 'null', '0'
+  -- What has run to its end is only looked at again: its result stays.
+  if A.reconnect ~= '1' then changes.exitCode = 'null' end
   -- What was sent anew is all there; a reconnect of a recovered instance brings nothing that was lost back.
   if A.requestHash ~= '' then changes.recovered, changes.missing = 'false', '[]' end
   changes._requestHash = A.requestHash

@@ -1,6 +1,7 @@
 import type { InstanceRecord, NewEvent } from '../../inventory/types.ts';
+import { finishWrite } from '../loss.ts';
 import { howResumed, rebuilds, resumes } from '../resume.ts';
-import type { Stage } from '../stage.ts';
+import type { Stage, StageContext } from '../stage.ts';
 
 /**
  * The result and what a reconnect needs, in one write (I18). The script refuses it when a newer intent came meanwhile,
@@ -15,17 +16,27 @@ export const ready: Stage = {
     const record = context.record();
     const { agentToken, agentNonce } = await context.inventory.secrets(record.hash);
     const maxSeconds = Number(record.lifetime?.maxSeconds ?? context.profile.lifetime.maxSeconds);
+    const ending = endOf(context, record, afterResume(record).expiresAt ?? now + maxSeconds * 1000);
     return {
       kind: 'done',
       write: {
         state: 'ready',
-        set: { readyAt: now, expiresAt: now + maxSeconds * 1000, failure: null, ...afterResume(record) },
+        set: { readyAt: now, failure: null, ...afterResume(record), ...ending.set },
         secrets: { ...(agentToken === undefined ? {} : { agentToken }), ...(agentNonce === undefined ? {} : { agentNonce }) },
-        events: readyEvents(record),
+        events: [...readyEvents(record), ...ending.events],
       },
     };
   },
 };
+
+/** An app may be through by now: it is ready and finished in one write. Its end is told once. */
+function endOf(context: StageContext, record: InstanceRecord, expiresAt: number) {
+  if (record.exitCode === null) return { set: { expiresAt }, events: [] };
+  const { finishedSeconds } = context.config.retention;
+  const finish = { exitCode: record.exitCode, reason: '' };
+  const { set, events = [] } = finishWrite({ expiresAt }, finish, { now: context.now(), finishedSeconds });
+  return { set: set ?? {}, events: record.state === 'ready' ? [] : events };
+}
 
 /** A reconnect makes nothing younger: else whoever reconnects often enough would have an instance for ever. */
 function afterResume(record: InstanceRecord): Partial<InstanceRecord> {

@@ -19,6 +19,7 @@ const record = (fields: Partial<InstanceRecord> = {}): InstanceRecord =>
     generation: 7,
     run: 2,
     app: '',
+    exitCode: null,
     creates: {},
     stages: [],
     pod: recorded,
@@ -99,8 +100,39 @@ describe('what a Pod says about the ready record that names it', () => {
 
   it('an app that ran to its end is no loss; one whose Pod was taken away is', () => {
     const app = record({ app: 'job' });
-    expect(finding(running({ status: { phase: 'Succeeded' } }), app).kind).toBe('fine');
-    expect(finding(running({ status: { phase: 'Failed', reason: 'Evicted' } }), app).kind).toBe('lost');
+    const ended = (exitCode: number, status: object = {}, more: object = {}): V1Pod => {
+      const pod = running({ status, ...more });
+      const main = {
+        name: 'agent',
+        image: '',
+        imageID: '',
+        ready: false,
+        restartCount: 0,
+        state: { terminated: { exitCode, reason: 'Error' } },
+      };
+      return {
+        ...pod,
+        spec: { ...pod.spec, containers: [{ name: 'agent' }], restartPolicy: 'Never' },
+        status: { ...pod.status, containerStatuses: [main] },
+      };
+    };
+    expect(finding(ended(0, { phase: 'Succeeded' }), app)).toEqual({
+      kind: 'finished',
+      finish: { exitCode: 0, reason: 'Error' },
+    });
+    expect(finding(ended(3, { phase: 'Failed' }), app)).toMatchObject({ kind: 'finished', finish: { exitCode: 3 } });
+    // A sidecar goes on.
+    expect(finding(ended(3), app)).toMatchObject({ kind: 'finished', finish: { exitCode: 3 } });
+    expect(finding(ended(137, { phase: 'Failed', reason: 'Evicted' }), app)).toMatchObject({
+      kind: 'lost',
+      loss: { code: 'pod_disrupted' },
+    });
+    expect(finding(ended(143, {}, { deleting: true }), app).kind).toBe('lost');
+    expect(finding({ ...ended(1), spec: { containers: [{ name: 'agent' }], restartPolicy: 'Always' } }).kind).not.toBe(
+      'finished',
+    );
+    // Once known it stays, also when the cluster has collected the Pod.
+    expect(finding(undefined, record({ app: 'job', exitCode: 0 })).kind).toBe('fine');
   });
 });
 

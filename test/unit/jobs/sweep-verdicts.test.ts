@@ -50,6 +50,7 @@ describe('the verdict on a record whose objects were looked for', () => {
     ['ready, nothing is there, seen once', { sighting: { before: false, ageSeconds: 1000 } }, 'watch', 'nothing_left'],
     ['ready, nothing is there', {}, 'teardown', 'nothing_left'],
     ['an empty directory went with its Pod', { record: record({ workspace: bare }) }, 'teardown', 'nothing_left'],
+    ['finished, its Pod was collected', { record: record({ exitCode: 0, workspace: bare }) }, 'keep', 'finished'],
     ['lost, the claim is there', { record: record({ state: 'lost', pod: null }), claim: true }, 'keep', 'workspace_is_there'],
     [
       'lost, the claim is not marked',
