@@ -95,6 +95,20 @@ describe('exec', () => {
     await expect(run(cluster)).rejects.toMatchObject({ code, message: expect.stringContaining(message) });
   });
 
+  it.each([
+    ['no-such', 127, 'executable file not found in $PATH'],
+    ['/workspace', 126, 'permission denied'],
+  ])(
+    'C51: says of %s that it cannot be started as a shell does: %i, in the words of the runtime',
+    async (program, exitCode, words) => {
+      const message = `Internal error occurred: error executing command in container: failed to exec in container: failed to start exec "0f": OCI runtime exec failed: exec failed: unable to start container process: exec: "${program}": ${words}: unknown`;
+      const cluster = await clusterOn({
+        socket: (socket) => socket.send(frame(3, JSON.stringify({ status: 'Failure', reason: 'InternalError', message }))),
+      });
+      expect(await run(cluster)).toEqual({ exitCode, stdout: '', stderr: `windlass: "${program}": ${words}\n` });
+    },
+  );
+
   it('C67: takes new credentials after a 401 and tries once more', async () => {
     const cluster = await clusterOn({ refuseUpgrade: () => ({ status: 401, body: '{}' }) });
     await expect(run(cluster)).rejects.toMatchObject({ code: 'permission_denied' });
