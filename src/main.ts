@@ -227,10 +227,16 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     redis.disconnect();
     throw error;
   }
-  const { startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer } = await import('./consumers/index.ts');
+  const { startBackpressure, startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer } = await import(
+    './consumers/index.ts'
+  );
   const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, takes: options.queues });
   await upkeep.first;
-  const context = { config, inventory, shelf, clusters, keyring, recipes, log, jobState: (job: JobRef) => jobState(queues, job) };
+  const backpressure = startBackpressure(inventory, { enabled: config.backpressure.enabled, log });
+  await backpressure.look();
+  const { pressed } = backpressure;
+  const ask = (job: JobRef) => jobState(queues, job);
+  const context = { config, inventory, shelf, clusters, keyring, recipes, log, pressed, jobState: ask };
   const wakeups = await startWakeups(context, queues);
   const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
   const consumers = options.queues.map(
@@ -255,6 +261,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     async close() {
       const graceMs = config.worker.drainSeconds * 1000;
       await Promise.all(consumers.map((consumer) => consumer.drain(graceMs)));
+      backpressure.stop();
       await within(Promise.all([upkeep.stop(), wakeups.stop(), losses.stop(), health?.close()]), closeMs);
       await within(Promise.all([clusters.close(), base.close()]), 2 * closeMs);
       redis.disconnect();

@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { config } from './config.ts';
 import { connect } from './connect.ts';
+import { deadLetters } from './dead-letters.ts';
 import { doctor } from './doctor.ts';
 import { events } from './events.ts';
 import { exec } from './exec.ts';
@@ -47,6 +48,7 @@ const verbs = [
   connect,
   reconnect,
   retry,
+  deadLetters,
   extend,
   sweep,
   sweeps,

@@ -3,6 +3,7 @@ import { asWindlassError, WindlassError } from '../errors.ts';
 import type { JobRef, PendingJob } from '../inventory/port.ts';
 import { isOutOfMemory } from '../inventory/redis-error.ts';
 import type { JobContext } from '../jobs/context.ts';
+import { pressureKey } from '../jobs/waiting.ts';
 import { addJob, type Queues } from '../producers/queue.ts';
 import { promoteFirst } from './disposition.ts';
 import { podSignature } from './pod-signature.ts';
@@ -56,7 +57,7 @@ export async function startWakeups(context: Shared, queues: Queues): Promise<Wak
 }
 
 async function wake({ inventory, queues }: WakeupOptions, key: string): Promise<void> {
-  const everybody = key.startsWith('inst:') || key.startsWith('lease:');
+  const everybody = key === pressureKey || key.startsWith('inst:') || key.startsWith('lease:');
   if (everybody) {
     for (const waiter of await inventory.claimWaiters(key, 100)) await promote(queues, waiter);
     return;

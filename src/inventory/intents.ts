@@ -61,6 +61,7 @@ function launchArgs(hash: string, intent: LaunchIntent): Record<string, unknown>
     deadlineMs: String(intent.deadlineSeconds * 1000),
     class: typeof payload.priority === 'string' ? payload.priority : 'normal',
     reconnect: intent.reconnect ? '1' : '',
+    redrive: intent.redrive === undefined ? '' : `${intent.redrive.generation}-${intent.redrive.run}`,
     rawJobId: intent.rawJobId ?? '',
   };
 }

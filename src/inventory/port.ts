@@ -31,6 +31,8 @@ export interface LaunchIntent {
   readonly rawJobId?: string;
   /** Ask for a new run of a ready, lost or suspended instance. */
   readonly reconnect?: boolean;
+  /** Ask for a new run of this one, which ended with a failure; 'conflict' when it is not the last any more. */
+  readonly redrive?: { readonly generation: number; readonly run: number };
 }
 
 export type LaunchAnswer =

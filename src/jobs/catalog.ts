@@ -116,6 +116,9 @@ export type JobReference = z.output<typeof jobReference>;
 /** How often a retryable failure is tried before it becomes a dead letter; kept in the record, not in the queue. */
 export const launchAttempts = 3;
 
+/** Not before it was asked for, and within as long again: who was told the same together does not come back together. */
+export const spreadMs = (ms: number, random: () => number = Math.random): number => Math.round(ms * (1 + random()));
+
 /** Exponential back-off with full jitter over its upper half, in ms: a crowd that failed together does not return together. */
 export function backoffMs(attempt: number, random: () => number = Math.random): number {
   const ceiling = Math.min(60_000, 1000 * 2 ** Math.max(0, attempt - 1));

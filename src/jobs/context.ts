@@ -26,6 +26,8 @@ export interface JobContext {
   readonly keyring: Keyring;
   readonly recipes: Recipes;
   readonly log: Log;
+  /** Whether no new launch may begin for now, whatever its caps say. */
+  readonly pressed: () => boolean;
   /** Whether the queue still has a job; who supplies it knows the queue. */
   readonly jobState: (job: JobRef) => Promise<JobState>;
   /** Names this job for waiters; opaque to handlers. */

@@ -29,6 +29,10 @@ export async function launch(context: JobContext, reference: JobReference): Prom
   const set = await acceptedFields(context, record);
   if (set instanceof WindlassError) return refused(context, reference, record, set);
   if (set === 'recovering') return waitForBegin(context, record, set);
+  if (context.pressed() && record.state === 'requested' && !(await isLate(context, record))) {
+    if (payload.failFast === true) return refused(context, reference, record, new WindlassError('throttled'), true);
+    return waitForBegin(context, record, 'throttled');
+  }
   const begun = await beginInTime(context, reference, record, set);
   if (begun.kind === 'changed') return launch(context, reference);
   if (begun.kind === 'wait') {

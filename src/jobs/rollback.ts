@@ -2,7 +2,7 @@ import { asWindlassError, errorBody, WindlassError } from '../errors.ts';
 import type { FailureRecord, InstanceRecord, NewEvent } from '../inventory/types.ts';
 import { sanitize } from '../kubernetes/sanitize.ts';
 import type { HeldJob } from './bench.ts';
-import { backoffMs, launchAttempts } from './catalog.ts';
+import { backoffMs, launchAttempts, spreadMs } from './catalog.ts';
 import { instanceKey } from './context.ts';
 import { type Exit, longestWaitMs } from './exit.ts';
 import { allStages } from './plan.ts';
@@ -58,7 +58,7 @@ async function waitOut(job: HeldJob, error: WindlassError, stage: string): Promi
   const news =
     progress.wait === error.code ? [] : [{ type: 'waiting', stage, reason: error.code, message: sanitize(error.message) }];
   const ticket = await job.write({ set: { stages: others }, events: news, waitOn: { job: job.job, keys }, release: true });
-  const delayMs = Math.min(longestWaitMs, error.retryAfterMs ?? backoffMs(3));
+  const delayMs = Math.min(longestWaitMs, error.retryAfterMs === undefined ? backoffMs(3) : spreadMs(error.retryAfterMs));
   return { kind: 'wait', reason: error.code, delayMs, keys, ticket, ready: async () => false };
 }
 

@@ -30,7 +30,8 @@ export async function teardown(context: JobContext, reference: JobReference): Pr
   try {
     return await remove(job, generation);
   } catch (error) {
-    return failed(job, error);
+    // Awaited here: while `finally` waits for Redis, a rejection that nobody listens to would end the process.
+    return await failed(job, error);
   } finally {
     await job.lease
       .release()

@@ -3,12 +3,17 @@ import type { InstanceRecord } from '../inventory/types.ts';
 import { instanceKey, type JobContext } from './context.ts';
 import { type Exit, longestWaitMs } from './exit.ts';
 
-type Reason = Extract<BeginAnswer, { kind: 'wait' }>['reason'];
+/** `throttled` = new launches are held back as a whole. */
+type Reason = Extract<BeginAnswer, { kind: 'wait' }>['reason'] | 'throttled';
+
+/** Who waits because new launches are held back; all of them are woken together. */
+export const pressureKey = 'pressure';
 
 function keysOf(record: InstanceRecord, reason: Reason): string[] {
   if (reason === 'lease_held') return [`lease:${record.hash}`, instanceKey(record)];
   if (reason === 'owner_limit') return [`owner:${record.owner}`, instanceKey(record)];
   if (reason === 'cluster_saturated') return [`cluster:${record.cluster}`, 'global', instanceKey(record)];
+  if (reason === 'throttled') return [pressureKey, instanceKey(record)];
   return [instanceKey(record)];
 }
 

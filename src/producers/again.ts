@@ -19,6 +19,12 @@ export function askRetry(
   return inventory.intendLaunch({ ...intentOf(record), sealedEnv });
 }
 
+/** A new run of the generation that failed, from its recorded recipe, with all attempts and its deadline anew. */
+export function askRedrive(inventory: Pick<Inventory, 'intendLaunch'>, record: InstanceRecord): Promise<LaunchAnswer> {
+  const of = { generation: record.generation, run: record.run };
+  return inventory.intendLaunch({ ...intentOf(record), sealedEnv: '', redrive: of });
+}
+
 /** What a record was asked with; its sealed secrets are kept apart. */
 function intentOf(record: InstanceRecord): Omit<LaunchIntent, 'sealedEnv'> {
   const { payload, requestHash } = record.request;

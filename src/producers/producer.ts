@@ -11,6 +11,7 @@ import { idSchema } from '../jobs/ids.ts';
 import { parsePayload } from '../jobs/parse.ts';
 import { canonicalJson, sha256 } from '../names.ts';
 import { askReconnect, askRetry } from './again.ts';
+import { type DeadLetter, deadLetters, type Redriven, redrive } from './dead-letters.ts';
 import { type Offer, readOffer } from './offer.ts';
 import type { Queues } from './queue.ts';
 import { acceptLaunch } from './validate.ts';
@@ -38,6 +39,10 @@ export interface Producer {
   reconnect(instanceId: string, by?: Caller): Promise<Accepted>;
   /** A new generation of a failed instance with the same request. */
   retry(instanceId: string, by?: Caller): Promise<Accepted>;
+  /** Jobs that failed for good, the latest first, with reason and evidence. */
+  deadLetters(): Promise<DeadLetter[]>;
+  /** Sends the letters of a job id or an instance id, or (undefined) all that can be, again as new runs. */
+  redrive(id: string | undefined): Promise<Redriven[]>;
   sweep(payload: unknown): Promise<{ jobId: string }>;
   /** Resolves with the reports of that sweep; `wait_timeout` when they are not there in time. */
   sweepReports(jobId: string, timeoutMs: number): Promise<{ reports: SweepReport[] }>;
@@ -96,6 +101,8 @@ export function createProducer(options: ProducerOptions): Producer {
     teardown: (payload, by = {}) => teardown(options, payload, by, send),
     reconnect: (instanceId, by = {}) => reconnect(options, instanceId, by, send),
     retry: (instanceId, by = {}) => retry(options, instanceId, by, offer, send),
+    deadLetters: () => deadLetters({ inventory, queues, send }),
+    redrive: (id) => redrive({ inventory, queues, send }, id),
     async sweep(payload) {
       const request = parsePayload(sweepSchema, payload, 'sweep');
       const jobId = `sweep-${randomBytes(8).toString('hex')}`;

@@ -51,6 +51,43 @@ export async function jobState(queues: Queues, job: JobRef): Promise<JobState> {
   return state === 'completed' || state === 'failed' ? 'ended' : 'open';
 }
 
+export interface FailedJob {
+  readonly queue: QueueName;
+  readonly jobId: string;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly reason: string;
+  /** Epoch ms. */
+  readonly failedAt: number;
+}
+
+/** All jobs that failed for good and are still kept. */
+export async function failedJobs(queues: Queues): Promise<FailedJob[]> {
+  const found = await Promise.all(
+    queueNames.map(async (queue) =>
+      // A job whose record was removed while the list was read has no data.
+      (await queues[queue].getFailed()).filter(Boolean).map((job) => ({
+        queue,
+        jobId: job.id ?? '',
+        data: (job.data ?? {}) as Record<string, unknown>,
+        reason: job.failedReason,
+        failedAt: job.finishedOn ?? job.timestamp,
+      })),
+    ),
+  );
+  return found.flat();
+}
+
+/** Takes a failed job out of its queue; one that is gone already is fine. */
+export async function forgetJob(queues: Queues, job: FailedJob): Promise<void> {
+  await effect('queue.remove', job.jobId, () => queues[job.queue].remove(job.jobId));
+}
+
+/** Back to waiting under its own id: for jobs that no record speaks for. */
+export async function retryJob(queues: Queues, { queue, jobId }: FailedJob): Promise<void> {
+  const job = await queues[queue].getJob(jobId);
+  await effect('queue.retry', jobId, async () => job?.retry('failed'));
+}
+
 export async function closeQueues(queues: Queues): Promise<void> {
   await Promise.all(Object.values(queues).map((queue) => queue.close()));
 }

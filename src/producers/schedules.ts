@@ -22,7 +22,14 @@ export async function upsertSchedules(queues: Queues, config: Config): Promise<v
     await effect('queue.schedule', kind, () => queues.sweep.upsertJobScheduler(schedulerId(kind), repeat, template));
   }
   const known = new Set<string>(builtSweeps.map(schedulerId));
-  for (const scheduler of await queues.sweep.getJobSchedulers()) {
-    if (!known.has(scheduler.key)) await queues.sweep.removeJobScheduler(scheduler.key);
+  for (const key of await schedulerKeys(queues)) {
+    if (!known.has(key)) await queues.sweep.removeJobScheduler(key);
   }
+}
+
+/** Straight from the index: BullMQ itself refuses to list schedulers beside what an older one left there (C77). */
+async function schedulerKeys({ sweep }: Queues): Promise<string[]> {
+  const found = await sweep.backend.getJobSchedulersRange(0, -1, true);
+  // Keys and times alternate.
+  return found.filter((_, at) => at % 2 === 0);
 }

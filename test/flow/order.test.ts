@@ -38,6 +38,20 @@ async function assertGone(id: string) {
 }
 
 describe('the last request wins, whatever is under way', () => {
+  it('C09 the same id again after a teardown is a launch of its own, although the queue still knows the first; while it lives it is not', async () => {
+    const first = await world.operator.producer.launch(request('again'));
+    const before = await assertReadyOnce('again');
+    expect(await world.operator.producer.launch(request('again'))).toMatchObject({ jobId: first.jobId, deduplicated: true });
+    await assertGone('again');
+    await withPlainQueue(world, 'launch', async (queue) => {
+      expect(await queue.getJobState(first.jobId)).toBe('completed');
+    });
+    const second = await world.operator.producer.launch(request('again'));
+    expect(second).toMatchObject({ deduplicated: false, jobId: expect.not.stringContaining(first.jobId) });
+    expect((await assertReadyOnce('again')).pod?.uid).not.toBe(before.pod?.uid);
+    await assertGone('again');
+  });
+
   it.each([1, 2, 3])('C14 launches and teardowns in a burst end as the last one says (seed %i)', async (seed) => {
     const id = `burst ${seed}`;
     const random = randomInt(seed);

@@ -63,17 +63,19 @@ describe('Redis fails under a worker', () => {
     await clear(['done-1', 'done-2', ...active]);
   });
 
-  it('C71 away for ten seconds: the worker goes on by itself within thirty', async () => {
+  it('C71 away for longer than any command is waited for: the worker goes on by itself', async () => {
     await launch('interrupted');
     await world.until('interrupted', (record) => record?.state === 'launching' || record?.state === 'ready');
     process.kill(redis.pid, 'SIGSTOP');
-    await new Promise((resolve) => setTimeout(resolve, 10_000));
-    process.kill(redis.pid, 'SIGCONT');
-    const back = Date.now();
+    try {
+      for (let refused = 0; refused < 3; refused++)
+        await expect(world.operator.inventory.now()).rejects.toMatchObject({ code: 'redis_unavailable' });
+    } finally {
+      process.kill(redis.pid, 'SIGCONT');
+    }
     await world.ready('interrupted');
     await launch('after');
     await world.ready('after');
-    expect(Date.now() - back).toBeLessThan(30_000);
     expect((await world.leftovers()).length).toBe(4);
     await clear(['interrupted', 'after']);
   });

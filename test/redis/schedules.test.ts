@@ -42,6 +42,18 @@ afterAll(async () => {
 });
 
 describe('C75: the schedules of sweeps', () => {
+  it('C77: replace what an older BullMQ left under the same keys, and do not fail on it', async () => {
+    const prefix = '{windlass:test:sweep}:sweep';
+    const old = ['sweep:::60000', 'sweep:orphans::UTC:*/5 * * * *', 'f'.repeat(32)];
+    for (const [at, key] of old.entries()) await raw.zadd(`${prefix}:repeat`, String(Date.now() + at), key);
+    await raw.hset(`${prefix}:repeat:${old[2]}`, { name: 'sweep', every: '60000' });
+    await upsertSchedules(queues, configWith({}));
+    await upsertSchedules(queues, configWith({}));
+    expect((await schedulers()).map(({ key }) => key).sort()).toEqual(builtSweeps.map((kind) => `sweep-${kind}`).sort());
+    expect(await raw.zrange(`${prefix}:repeat`, '0', '-1')).toHaveLength(builtSweeps.length);
+    expect(await waiting()).toBe(builtSweeps.length);
+  });
+
   it('are one scheduler and one job for each kind, however many workers start however often', async () => {
     const config = configWith({});
     for (let restart = 0; restart < 10; restart++) await upsertSchedules(queues, config);

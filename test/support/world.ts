@@ -169,7 +169,11 @@ async function spawnWorker(
   });
   let log = '';
   await new Promise<void>((resolveStarted, reject) => {
-    const timer = setTimeout(() => reject(new Error(`the worker did not start:\n${log}`)), 30_000);
+    const timer = setTimeout(() => {
+      // Whoever tries again must not get two.
+      child.kill('SIGKILL');
+      reject(new Error(`the worker did not start:\n${log}`));
+    }, 60_000);
     const ended = (code: number | null) => reject(new Error(`the worker ended with ${code}:\n${log}`));
     child.once('exit', ended);
     child.stderr.setEncoding('utf8').on('data', (text: string) => {

@@ -1,6 +1,6 @@
 #!lua
 -- A: hash, instanceId, owner, requestHash, fresh {fields}, request {fields}, placement {fields}, next, sealedEnv,
---    deadlineMs, class, reconnect ('1' or ''), rawJobId
+--    deadlineMs, class, reconnect ('1' or ''), redrive (generation-run or ''), rawJobId
 local hash = A.hash
 local CLASS = { high = 0, normal = 1000, low = 2000 }
 
@@ -16,10 +16,10 @@ local function answer(kind, r)
   return { kind = kind, generation = r.generation, run = r.run, state = r.state, priority = int(depth) }
 end
 
--- Who asks for a reconnect alone has no secrets to send: those of the launch stay.
+-- Who asks for a reconnect or a redrive has no secrets to send: those of the launch stay.
 local function keepSealed()
   if A.sealedEnv ~= '' then redis.call('HSET', key('secrets', hash), 'sealedEnv', A.sealedEnv)
-  elseif A.reconnect ~= '1' then redis.call('HDEL', key('secrets', hash), 'sealedEnv') end
+  elseif A.reconnect ~= '1' and A.redrive == '' then redis.call('HDEL', key('secrets', hash), 'sealedEnv') end
 end
 
 local function accept(r, changes)
@@ -75,11 +75,21 @@ local function complete(r)
   return answer('deduplicated', change(hash, r, { request = A.request.request, _requestHash = A.requestHash, missing = '[]' }))
 end
 
+-- Only of a run that has ended: one that is under way has its attempts, and a removal is never undone.
+local function redrive(r)
+  local of = r.generation .. '-' .. r.run
+  if of ~= A.redrive or of ~= r._settled or r.intent ~= 'present' or r.removeUpTo ~= '0' then return { kind = 'conflict' } end
+  local changes = { run = int(tonumber(r.run) + 1), stages = '[]' }
+  if r.state == 'failed' then changes.state, changes.before = 'requested', 'requested' end
+  return accept(r, changes)
+end
+
 local function decide()
   local r = load(hash)
   local tomb = redis.call('HMGET', key('tombstone', hash), 'owner', 'generation', 'fence')
   local owner = r and r.owner or tomb[1]
   if owner and owner ~= A.owner then return { kind = 'taken' } end
+  if A.redrive ~= '' then return r and redrive(r) or { kind = 'conflict' } end
   if not r then return create(tomb) end
   if r.state == 'failed' or r.intent ~= 'present' then return newGeneration(r) end
   -- From here on the record is live and wanted. Until its job began, the same request is the same request.

@@ -32,6 +32,8 @@ export async function startFleet(world: World, size: number): Promise<Fleet> {
   async function end(place: number, signal: 'SIGKILL' | 'SIGTERM'): Promise<unknown> {
     const child = places[place] as ChildProcess;
     told.add(child);
+    // One that ended by itself is in `unexpected`; another one comes in its stead all the same.
+    if (child.exitCode !== null || child.signalCode !== null) return 0;
     const ended = once(child, 'exit');
     child.kill(signal);
     const [code] = await ended;

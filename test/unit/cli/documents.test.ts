@@ -68,6 +68,7 @@ describe('documents', () => {
       'connect',
       'reconnect',
       'retry',
+      'dead-letters',
       'extend',
       'sweep',
       'sweeps',

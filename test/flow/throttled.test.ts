@@ -1,0 +1,50 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { AuditEntry } from '../../src/local-cluster/audit.ts';
+import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { writeFaults } from '../support/soak/api-faults.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+let dir: string;
+let embedded: EmbeddedCluster;
+let world: World;
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'windlass-throttled-'));
+  await writeFaults(join(dir, 'faults'), []);
+  embedded = await startCluster({ faults: join(dir, 'faults'), auditLog: join(dir, 'audit') });
+  world = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24' });
+  await world.worker();
+});
+afterAll(async () => {
+  await world?.stop();
+  await embedded?.close();
+  await rm(dir, { recursive: true, force: true });
+});
+
+it('C69 launches that the API server throttles wait as long as it asks, burn no attempt, and all succeed afterwards', async () => {
+  const busy = { error: { code: 429, reason: 'TooManyRequests', retryAfter: 2 } };
+  await writeFaults(join(dir, 'faults'), [{ verb: 'create', resource: 'pods', fault: busy }]);
+  const ids = Array.from({ length: 12 }, (_, at) => `throttled ${at}`);
+  for (const instanceId of ids) await world.operator.producer.launch({ version: 1, instanceId, profile: 'scratch' });
+  const refused = async () => (await creates()).filter(({ code }) => code === 429).length;
+  // Everybody has been told, most of them twice.
+  await expect.poll(refused, { timeout: 60_000 }).toBeGreaterThanOrEqual(2 * ids.length);
+  for (const id of ids)
+    expect((await world.operator.inventory.read(id))?.stages.find(({ name }) => name === 'pod')).toMatchObject({
+      wait: 'throttled',
+    });
+  await writeFaults(join(dir, 'faults'), []);
+  for (const id of ids) expect(await world.ready(id)).toMatchObject({ run: 1, attemptsLeft: 3, failure: null });
+  expect((await creates()).filter(({ code }) => code === 201)).toHaveLength(ids.length);
+  for (const instanceId of ids) await world.operator.producer.teardown({ version: 1, instanceId });
+  for (const id of ids) await world.gone(id);
+}, 200_000);
+
+async function creates(): Promise<AuditEntry[]> {
+  const lines = (await readFile(join(dir, 'audit'), 'utf8')).trim().split('\n');
+  const entries = lines.map((line) => JSON.parse(line) as AuditEntry);
+  return entries.filter(({ verb, resource, subresource }) => verb === 'create' && resource === 'pods' && subresource === '');
+}
