@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { AgentClient } from './agent/client.ts';
+import { agentPort } from './agent/protocol.ts';
 import { monotonicMs, sleep, within } from './clock.ts';
 import type { LoadedConfig } from './config/load.ts';
 import type { Consumer } from './consumers/consumer.ts';
@@ -13,7 +14,7 @@ import { checkRedis } from './inventory/redis-facts.ts';
 import { checkCanaries, createKeyring, createSealer, type Keyring } from './inventory/secrets.ts';
 import { createShelf, type Shelf } from './inventory/shelf.ts';
 import type { InstanceRecord } from './inventory/types.ts';
-import { ensureIdleAgent } from './jobs/agent-instance.ts';
+import { agentClient, ensureIdleAgent } from './jobs/agent-instance.ts';
 import type { SweepReport } from './jobs/context.ts';
 import type { RecoverReport } from './jobs/recover.ts';
 import type { Clusters } from './kubernetes/port.ts';
@@ -167,25 +168,19 @@ async function connectAgent(
     });
   }
   const opened = await parts.keyring.decrypt(token, record.hash);
-  const [{ createAgentClient }, { openRecordedChannel }] = await Promise.all([
-    import('./agent/client.ts'),
-    import('./jobs/agent-channel.ts'),
-  ]);
-  const channel = await openRecordedChannel(parts.clusters.get(record.cluster), record, options);
-  const client = createAgentClient({
-    host: '127.0.0.1',
-    port: channel.port,
-    token: opened,
-    instanceId,
-    trouble: channel.trouble,
-  });
+  const { openRecordedChannel } = await import('./jobs/agent-channel.ts');
+  // An agentctl serves its instance at a port of its own.
+  const podPort = record.agent?.port ?? agentPort;
+  const channel = await openRecordedChannel(parts.clusters.get(record.cluster), record, { ...options, podPort });
+  const { port, trouble } = channel;
+  const client = agentClient(record, record.agent?.protocol ?? 'windlass', { port, token: opened, trouble });
   try {
     await ensureIdleAgent(parts.inventory, record, client, options.signal);
   } catch (error) {
     await channel.close();
     throw error;
   }
-  return { client, url: `http://127.0.0.1:${channel.port}`, token: opened, record, close: () => channel.close() };
+  return { client, url: `http://127.0.0.1:${port}`, token: opened, record, close: () => channel.close() };
 }
 
 async function findRecord(inventory: Inventory, instanceId: string): Promise<InstanceRecord> {
@@ -209,6 +204,8 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
   const { checkClusterConfig, createClusters } = await import('./kubernetes/clusters.ts');
   const issues: Issue[] = [];
   for (const [name, cluster] of Object.entries(config.clusters)) issues.push(...(await checkClusterConfig(name, cluster, dir)));
+  const { agentFileIssues } = await import('./jobs/agent-program.ts');
+  issues.push(...(await agentFileIssues(config, dir)));
   refuse('config_invalid', 'The configuration is not valid', issues);
   const { createRecipes } = await import('./jobs/recipes.ts');
   const recipes = createRecipes(config, loaded.templates);
@@ -227,16 +224,27 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
     redis.disconnect();
     throw error;
   }
-  const { startBackpressure, startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer } = await import(
-    './consumers/index.ts'
-  );
+  const consuming = await import('./consumers/index.ts');
+  const { startBackpressure, startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer, createMetrics } =
+    consuming;
+  const metrics = createMetrics({ queues, shelf });
   const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, takes: options.queues });
   await upkeep.first;
   const backpressure = startBackpressure(inventory, { enabled: config.backpressure.enabled, log });
   await backpressure.look();
-  const { pressed } = backpressure;
-  const ask = (job: JobRef) => jobState(queues, job);
-  const context = { config, inventory, shelf, clusters, keyring, recipes, log, pressed, jobState: ask };
+  const context = {
+    config,
+    dir,
+    inventory,
+    shelf,
+    clusters,
+    keyring,
+    recipes,
+    log,
+    pressed: backpressure.pressed,
+    jobState: (job: JobRef) => jobState(queues, job),
+    sweepDone: metrics.sweepDone,
+  };
   const wakeups = await startWakeups(context, queues);
   const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
   const consumers = options.queues.map(
@@ -254,7 +262,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
   const health =
     options.port === undefined
       ? undefined
-      : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers });
+      : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers, metrics });
   log.info({ queues: options.queues, worker: base.holder, port: health?.port }, 'worker started');
   return {
     port: health?.port,

@@ -54,9 +54,13 @@ async function testCluster(args, install) {
   return (await import('./vitest.mjs')).vitest(['cluster'], args);
 }
 
-/** `launch [rounds]`, `sweep [objects]`: figures as ratios to a floor measured in the same run, as one JSON document. */
+/**
+ * `launch [rounds]`, `sweep [--json] [objects…]`: figures as ratios to a floor measured in the same run. `recover [instances]`:
+ * Redis flushed under that many. Exit 1 when a limit is exceeded.
+ */
 async function bench([name = 'launch', ...args], install) {
-  if (!['launch', 'sweep'].includes(name)) throw new Failure(`There are benches named launch and sweep, not ${name}.`, 2);
+  if (!['launch', 'sweep', 'recover'].includes(name))
+    throw new Failure(`There are benches named launch, sweep and recover, not ${name}.`, 2);
   await setup({ install, tools: everything });
   await (await import('../build.mjs')).build();
   return run(process.execPath, ['--import', 'tsx', join(root, `test/bench/${name}.ts`), ...args], { check: false, stdout: 1 });

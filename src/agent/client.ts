@@ -17,8 +17,9 @@ import { type Answer, ask, refused, type Wire } from './wire.ts';
  * `handshake_failed` (refused, or not an agent; `evidence.status` is the HTTP status), `exec_lost` (ended without an exit).
  */
 export interface AgentClient {
-  health(signal?: AbortSignal): Promise<Health>;
-  /** The token. The same client key may ask again. */
+  /** `protocol` is absent where the agent speaks none of ours. */
+  health(signal?: AbortSignal): Promise<Omit<Health, 'protocol'> & Partial<Health>>;
+  /** The token. The same client key may ask again, unless the agent is an agentctl. */
   handshake(request: HandshakeRequest, signal?: AbortSignal): Promise<string>;
   /** Creates the instance, or finds it with equal content. */
   ensureInstance(request: CreateInstanceRequest, signal?: AbortSignal): Promise<InstanceInfo>;
@@ -31,7 +32,7 @@ const quickMs = 10_000;
 /** Creating starts the instance's command. */
 const createMs = 30_000;
 
-interface AgentAddress {
+export interface AgentAddress {
   readonly host: string;
   readonly port: number;
   readonly token?: string;
@@ -69,6 +70,10 @@ async function health(wire: Wire, signal?: AbortSignal): Promise<Health> {
 
 async function handshake(wire: Wire, request: HandshakeRequest, signal?: AbortSignal): Promise<string> {
   const answer = await ask(wire, { method: 'POST', path: '/auth/handshake', body: request, timeoutMs: quickMs }, signal);
+  return tokenOf(answer);
+}
+
+export function tokenOf(answer: Answer): string {
   const { token } = fields(answer);
   // The token goes into our headers: nothing in it may end a line.
   if (answer.status !== 200 || typeof token !== 'string' || !/^[A-Za-z0-9._~+/=-]{16,512}$/.test(token)) {
@@ -101,7 +106,7 @@ async function readInstance(wire: Wire, signal?: AbortSignal): Promise<InstanceI
   return sameInstance({ id: wire.instanceId }, instanceInfo(answer));
 }
 
-function conflict(wire: Wire, request: CreateInstanceRequest, answer: Answer): WindlassError {
+export function conflict(wire: Wire, request: CreateInstanceRequest, answer: Answer): WindlassError {
   const told = refused('the creation', answer);
   return new WindlassError(
     'handshake_failed',
@@ -110,7 +115,10 @@ function conflict(wire: Wire, request: CreateInstanceRequest, answer: Answer): W
   );
 }
 
-function sameInstance(wanted: { readonly id: string; readonly workspace_path?: string }, found: InstanceInfo): InstanceInfo {
+export function sameInstance(
+  wanted: { readonly id: string; readonly workspace_path?: string },
+  found: InstanceInfo,
+): InstanceInfo {
   const differs = found.id !== wanted.id || (wanted.workspace_path ?? found.workspace_path) !== found.workspace_path;
   if (!differs) return found;
   throw new WindlassError(
@@ -128,7 +136,7 @@ function instanceInfo(answer: Answer): InstanceInfo {
   return answer.body as InstanceInfo;
 }
 
-function isPort(value: unknown): boolean {
+export function isPort(value: unknown): boolean {
   return Number.isInteger(value) && (value as number) > 0 && (value as number) < 65536;
 }
 
@@ -141,7 +149,7 @@ function isCommand(value: unknown): boolean {
   );
 }
 
-function fields(answer: Answer): Record<string, unknown> {
+export function fields(answer: Answer): Record<string, unknown> {
   const { body } = answer;
   return typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Record<string, unknown>) : {};
 }

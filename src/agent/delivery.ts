@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { WindlassError } from '../errors.ts';
 import { canonicalJson, sha256 } from '../names.ts';
-import { podPaths } from './protocol.ts';
 
 /** What one exec brings into the Pod. Everything in it may be secret. */
 export interface BootstrapInput {
@@ -47,56 +46,6 @@ export function agentConfigMap(installation: string): { name: string; data: { 'a
   const { text, sha256: digest } = loadAgentBundle();
   const name = `windlass-agent-${sha256(JSON.stringify([installation, digest])).slice(0, 40)}`;
   return { name, data: { 'agent.mjs': text }, sha256: digest };
-}
-
-/** Where delivery init_image puts Node (kubernetes/compose.ts); last, so that an image with a Node of its own uses that. */
-const withNode = `PATH="$PATH:\${WINDLASS_OPT_DIR:-${podPaths.opt}}/bin"; export PATH`;
-const agentFile = `"\${WINDLASS_AGENT_DIR:-${podPaths.agent}}/agent.mjs"`;
-
-/**
- * The main container's command: runs the agent if it is the one with this sha256. Exit 127 = the image lacks what is
- * needed, 74 = another file than ours was mounted.
- * As the first process of a container (no parent) the shell stays and reaps what others leave behind, which Node cannot.
- * The marker of an earlier run of this container goes first, before a startup probe can see it.
- * Neither `$(` nor `$$` may be used in it: Kubernetes expands them.
- */
-export function bootLine(sha256: string): string[] {
-  const script = `${withNode}
-for tool in node sha256sum; do
-  command -v "$tool" >/dev/null 2>&1 || { echo "windlass: $tool not found" >&2; exit 127; }
-done
-rm -f "\${WINDLASS_RUN_DIR:-${podPaths.run}}/prepared"
-agent=${agentFile}
-sum=\`sha256sum <"$agent"\`
-if [ "\${sum%% *}" != ${sha256} ]; then
-  echo "windlass: $agent is not the agent that was asked for (sha256 \${sum%% *})" >&2
-  exit 74
-fi
-if [ "$PPID" != 0 ]; then exec node "$agent" entry; fi
-node "$agent" entry &
-child=$!
-trap 'kill -TERM "$child"' TERM INT
-while :; do
-  wait "$child"
-  code=$?
-  kill -0 "$child" 2>/dev/null || exit "$code"
-done`;
-  return ['/bin/sh', '-c', script];
-}
-
-/** For pods/exec: writes what `bootstrapInput` brings through stdin and prints `windlass: bootstrapped <bootstrapProof>`. */
-export function bootstrapCommand(): string[] {
-  return ['/bin/sh', '-c', `${withNode}; exec node ${agentFile} bootstrap`];
-}
-
-/** For pods/exec: prints `{"token": …}`; the old token ends, the next client that knows the nonce is bound to the new one. */
-export function rekeyCommand(): string[] {
-  return ['/bin/sh', '-c', `${withNode}; exec node ${agentFile} rekey`];
-}
-
-/** For pods/exec: one connection to the agent's port over stdin and stdout; the image needs no other tool for it. */
-export function relayCommand(): string[] {
-  return ['/bin/sh', '-c', `${withNode}; exec node ${agentFile} relay`];
 }
 
 /** Length line and JSON: the receiver knows its end without an end of stdin, which exec v4 cannot send. */

@@ -25,6 +25,8 @@ export interface Question {
   readonly path: string;
   readonly body?: unknown;
   readonly timeoutMs: number;
+  /** Asking twice is not the same as asking once: over a new connection, and never again by itself. */
+  readonly once?: boolean;
 }
 
 /** What runs in the Pod may answer anything: more than this is not read. */
@@ -34,7 +36,7 @@ const maxBody = 1 << 20;
 const pool = new Agent({ keepAlive: true });
 
 /**
- * One request. Every call of the protocol may be repeated, so a kept connection that had died unseen is retried once.
+ * One request. Every call of our protocol may be repeated, so a kept connection that had died unseen is retried once.
  * Errors: `forward_lost` for no answer or half of one, `handshake_failed` for one that cannot be the agent's; an abort
  * throws the signal's reason.
  */
@@ -42,7 +44,8 @@ export async function ask(wire: Wire, question: Question, signal?: AbortSignal):
   const late = AbortSignal.timeout(question.timeoutMs);
   const either = signal ? AbortSignal.any([signal, late]) : late;
   try {
-    return (await send(wire, question, either, pool)) ?? (await send(wire, question, either, false))!;
+    const kept = question.once ? undefined : await send(wire, question, either, pool);
+    return kept ?? (await send(wire, question, either, false))!;
   } catch (error) {
     signal?.throwIfAborted();
     if (late.aborted) throw new WindlassError('forward_lost', `The agent did not answer within ${question.timeoutMs} ms.`);

@@ -58,7 +58,7 @@ export async function examineCluster(plan: ClusterPlan, name: string, perform: P
 async function examineProfiles(plan: ClusterPlan, cluster: Cluster, perform: Perform, allowed: boolean): Promise<void> {
   const { createTrial, examineProfile } = await import('./doctor-profile.ts');
   for (const [index, recipe] of plan.recipes.entries()) {
-    const trial = createTrial(plan.loaded, cluster, recipe);
+    const trial = await createTrial(plan.loaded, cluster, recipe);
     const taken = await examineProfile(trial, perform);
     if (index === 0 && allowed && taken) await plan.live?.(trial);
   }

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { V1Pod } from '@kubernetes/client-node';
-import { createAgentClient } from '../agent/client.ts';
-import { bootstrapCommand, bootstrapInput, bootstrapProof } from '../agent/delivery.ts';
+import { bootstrapExec } from '../agent/bootstrap-exec.ts';
 import { monotonicMs, poll, sleep } from '../clock.ts';
 import { asWindlassError, WindlassError } from '../errors.ts';
 import { openChannel, transportsOf } from '../jobs/agent-channel.ts';
 import { ensureAgent } from '../jobs/agent-config.ts';
+import { agentClient } from '../jobs/agent-instance.ts';
+import { uploadAgent } from '../jobs/upload-agent.ts';
 import { isAmbiguous } from '../kubernetes/api-error.ts';
 import { composeClaim, composePod } from '../kubernetes/compose.ts';
 import { adoptable } from '../kubernetes/ownership.ts';
@@ -101,11 +102,16 @@ async function make<K extends Kind>({ cluster, input }: Trial, made: Made, kind:
 }
 
 async function startAgent(trial: Trial, signal: AbortSignal): Promise<string> {
+  const { cluster, input, loaded } = trial;
+  const { profile, identity } = input;
+  const target = podTarget(trial);
+  if (profile.agent.delivery === 'upload')
+    await uploadAgent({ cluster, profile, identity, dir: loaded.dir }, { pod: target.pod, signal });
   const nonce = randomBytes(32).toString('hex');
-  const input = { nonce, runtimeEnv: {}, authEnv: {}, secretNames: [] };
-  const options = { stdin: bootstrapInput(input), signal, timeoutMs: 60_000 };
-  const { exitCode, stdout, stderr } = await trial.cluster.exec(podTarget(trial), bootstrapCommand(), options);
-  if (exitCode === 0 && stdout.includes(bootstrapProof(input))) return 'commands run, stdin arrives whole';
+  const exec = bootstrapExec(profile.agent.protocol, { nonce, runtimeEnv: {}, authEnv: {}, secretNames: [] });
+  const options = { stdin: exec.stdin, signal, timeoutMs: 60_000 };
+  const { exitCode, stdout, stderr } = await cluster.exec(target, exec.command, options);
+  if (exitCode === 0 && stdout.includes(exec.proof)) return 'commands run, stdin arrives whole';
   throw new WindlassError('exec_lost', `Setting the agent up ended with exit code ${exitCode} and no proof of success.`, {
     evidence: { stderr: stderr.slice(-2000) },
   });
@@ -139,7 +145,8 @@ async function reachAgent(trial: Trial, signal: AbortSignal): Promise<string> {
 
 async function answersBy(channel: Forward, trial: Trial, signal: AbortSignal): Promise<void> {
   const { port, trouble } = channel;
-  const client = createAgentClient({ host: '127.0.0.1', port, instanceId: trial.input.identity.instanceId, trouble });
+  const { identity, profile } = trial.input;
+  const client = agentClient(identity, profile.agent.protocol, { port, trouble });
   let last: unknown;
   try {
     const healthy = () =>

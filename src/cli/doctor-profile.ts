@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { LoadedConfig } from '../config/load.ts';
 import { type Issue, WindlassError } from '../errors.ts';
-import { agentOf } from '../jobs/compose-input.ts';
+import { composedAgent } from '../jobs/agent-program.ts';
 import type { Recipe } from '../jobs/recipes.ts';
 import { claimProblem } from '../jobs/stages/workspace.ts';
 import { compareClaim, comparePod } from '../kubernetes/admission.ts';
@@ -21,8 +21,9 @@ export interface Trial {
 }
 
 /** Labelled like any instance of ours, without a record: should doctor die, the orphans sweep knows what it left. */
-export function createTrial(loaded: LoadedConfig, cluster: Cluster, recipe: Recipe): Trial {
-  const { installation } = loaded.config;
+export async function createTrial(loaded: LoadedConfig, cluster: Cluster, recipe: Recipe): Promise<Trial> {
+  const { config, dir } = loaded;
+  const { installation } = config;
   const instanceId = `doctor-${randomBytes(8).toString('hex')}`;
   const hash = instanceHash(installation, instanceId);
   const { profile, template, name } = recipe;
@@ -36,7 +37,7 @@ export function createTrial(loaded: LoadedConfig, cluster: Cluster, recipe: Reci
     profile,
     template,
     workspaceClaim: workspace.mode === 'empty_dir' ? undefined : claims[workspace.mode] || undefined,
-    agent: agentOf(installation, profile),
+    agent: await composedAgent({ config, profile, dir }),
     prepares: false,
   };
   return { loaded, cluster, recipe, input, at: `${cluster.name}.${name}` };

@@ -83,7 +83,7 @@ async function run(context: Context, request: Request): Promise<number> {
     const exitCode = await context.withOperator(async (operator) => {
       const pod = await openPod(operator, request.instanceId);
       const ran =
-        request.tty || pod.delivery === 'none' ? throughCluster(pod, request, streams) : throughAgent(operator, request, streams);
+        request.tty || !pod.agentRuns ? throughCluster(pod, request, streams) : throughAgent(operator, request, streams);
       return ran.catch(async (error: unknown) => {
         streams.signal.throwIfAborted();
         throw await explainLoss(pod, asWindlassError(error));

@@ -10,7 +10,8 @@ export interface OpenPod {
   readonly cluster: Cluster;
   readonly name: string;
   readonly mainContainer: string;
-  readonly delivery: string;
+  /** False where commands go through the cluster: no agent, or one that runs none for us. */
+  readonly agentRuns: boolean;
 }
 
 /** The Pod of an instance, for logs and exec. The name is derived, never taken from the record alone (I16). */
@@ -35,6 +36,6 @@ export async function openPod(operator: Operator, instanceId: string): Promise<O
     cluster,
     name,
     mainContainer: record.app !== '' ? 'app' : (profile?.mainContainer ?? 'agent'),
-    delivery: record.app !== '' ? 'none' : (profile?.agent.delivery ?? 'config_map'),
+    agentRuns: record.app === '' && profile?.agent.delivery !== 'none' && record.agent?.protocol === undefined,
   };
 }

@@ -10,7 +10,7 @@ const lifetimeDefaults = lifetimeSchema.parse({});
 export function profileIssues(path: string, profile: Tree, limits: Tree): Issue[] {
   return [
     ...sourceIssues(path, profile),
-    ...agentIssues(`${path}.agent`, tree(profile.agent)),
+    ...agentIssues(`${path}.agent`, tree(profile.agent), profile),
     ...workspaceIssues(`${path}.workspace`, tree(profile.workspace), limits),
     ...lifetimeIssues(`${path}.lifetime`, tree(profile.lifetime), tree(profile.workspace), limits),
   ];
@@ -32,7 +32,7 @@ function sourceIssues(path: string, profile: Tree): Issue[] {
 /** Which field belongs to which delivery; a field of another delivery would silently do nothing. */
 const deliveryFields = { binaries: 'upload', path: 'image', image: 'init_image' } as const;
 
-function agentIssues(path: string, agent: Tree): Issue[] {
+function agentIssues(path: string, agent: Tree, profile: Tree): Issue[] {
   const delivery = agent.delivery ?? 'config_map';
   const issues: Issue[] = [];
   for (const [field, owner] of Object.entries(deliveryFields)) {
@@ -42,12 +42,30 @@ function agentIssues(path: string, agent: Tree): Issue[] {
     if (agent[field] === undefined && delivery === owner)
       issues.push({ path: `${path}.${field}`, message: `is missing: delivery ${owner} needs it` });
   }
+  const platform = profile.platform ?? 'linux/amd64';
+  if (delivery === 'upload' && agent.binaries !== undefined && typeof tree(agent.binaries)[String(platform)] !== 'string')
+    issues.push({ path: `${path}.binaries.${String(platform)}`, message: 'is missing: it is the platform of this profile' });
+  if (delivery === 'image' && typeof agent.path === 'string' && !/^\/[^\s'"]*$/.test(agent.path))
+    issues.push({ path: `${path}.path`, message: 'must be an absolute path in the image, without spaces and quotes' });
+  if (agent.protocol === 'agentctl') issues.push(...agentctlIssues(path, profile));
   if (agent.protocol === 'agentctl' && (delivery === 'config_map' || delivery === 'none')) {
     issues.push({
       path: `${path}.protocol`,
       message: `delivery ${delivery} brings no agentctl: use upload, init_image or image`,
     });
   }
+  return issues;
+}
+
+/** What an agentctl cannot do for us. */
+function agentctlIssues(path: string, profile: Tree): Issue[] {
+  const issues: Issue[] = [];
+  const at = path.replace(/\.agent$/, '');
+  if (profile.handshake === 'exec')
+    issues.push({ path: `${at}.handshake`, message: 'must be auto, port_forward or pod_ip: agentctl has no relay for exec' });
+  const { idleSeconds } = tree(profile.lifetime);
+  if (typeof idleSeconds === 'number' && idleSeconds > 0)
+    issues.push({ path: `${at}.lifetime.idleSeconds`, message: 'must be 0: agentctl does not tell when it was used last' });
   return issues;
 }
 

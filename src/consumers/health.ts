@@ -1,8 +1,8 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Gauge, Registry } from 'prom-client';
 import type { Queues } from '../producers/queue.ts';
 import type { Consumer } from './consumer.ts';
+import type { Metrics } from './metrics.ts';
 
 export interface HealthServer {
   readonly port: number;
@@ -18,9 +18,8 @@ export async function startHealthServer(options: {
   host: string;
   queues: Queues;
   consumers: readonly Consumer[];
+  metrics: Metrics;
 }): Promise<HealthServer> {
-  const registry = new Registry();
-  registerQueueGauges(registry, options.queues);
   const server = createServer((request, response) => {
     const answer = (status: number, type: string, body: string) => response.writeHead(status, { 'content-type': type }).end(body);
     const route = async () => {
@@ -30,7 +29,7 @@ export async function startHealthServer(options: {
           ? answer(200, 'text/plain', 'ok\n')
           : answer(503, 'text/plain', `no progress on: ${stuck.join(', ')}\n`);
       }
-      if (request.url === '/metrics') return answer(200, registry.contentType, await registry.metrics());
+      if (request.url === '/metrics') return answer(200, options.metrics.contentType, await options.metrics.text());
       return answer(404, 'text/plain', 'try /healthz or /metrics\n');
     };
     route().catch((error: unknown) => answer(503, 'text/plain', `${String(error)}\n`));
@@ -57,31 +56,4 @@ async function stuckQueues(options: { queues: Queues; consumers: readonly Consum
     if ((counts.waiting ?? 0) + (counts.prioritized ?? 0) > 0) stuck.push(consumer.queue);
   }
   return stuck;
-}
-
-function registerQueueGauges(registry: Registry, queues: Queues): void {
-  new Gauge({
-    name: 'windlass_jobs',
-    help: 'Jobs by queue and state (the same on every replica: use max)',
-    labelNames: ['queue', 'state'],
-    registers: [registry],
-    async collect() {
-      for (const [queue, handle] of Object.entries(queues)) {
-        const counts = await handle.getJobCounts('active', 'waiting', 'prioritized', 'delayed', 'completed', 'failed');
-        for (const [state, count] of Object.entries(counts)) this.set({ queue, state }, count);
-      }
-    },
-  });
-  new Gauge({
-    name: 'windlass_scaling_jobs',
-    help: 'Waiting and active jobs by queue: what to scale workers on',
-    labelNames: ['queue'],
-    registers: [registry],
-    async collect() {
-      for (const [queue, handle] of Object.entries(queues)) {
-        const counts = await handle.getJobCounts('active', 'waiting', 'prioritized');
-        this.set({ queue }, (counts.active ?? 0) + (counts.waiting ?? 0) + (counts.prioritized ?? 0));
-      }
-    },
-  });
 }

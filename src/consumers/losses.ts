@@ -82,7 +82,8 @@ async function scan(options: LossOptions, cluster: Cluster, add: Add, signal: Ab
       return log.error({ cluster: cluster.name, verdict }, 'ready instances are not compared with this cluster');
     let cursor: string | undefined;
     do {
-      const listed = await inventory.list({ states: ['ready'], limit: page, ...(cursor === undefined ? {} : { cursor }) });
+      const asked = { states: ['ready'] as const, limit: page, ...(cursor === undefined ? {} : { cursor }) };
+      const listed = await inventory.listFields(['cluster', 'hash', 'pod'], asked);
       for (const record of listed.items)
         if (record.cluster === cluster.name && differs(cluster, record.pod)) add(cluster, record.hash);
       cursor = listed.nextCursor ?? undefined;

@@ -169,6 +169,11 @@ export interface ListOptions {
   readonly cursor?: string;
 }
 
+export interface RecordPage<K extends keyof InstanceRecord> {
+  readonly items: readonly Pick<InstanceRecord, K>[];
+  readonly nextCursor: string | null;
+}
+
 /**
  * All instances of one installation in Redis. Every write is one Lua script; only intents (and later redrive and
  * recover) create a record. Redis that cannot be reached is `redis_unavailable`.
@@ -220,7 +225,19 @@ export interface Inventory {
   readByHash(hash: string): Promise<InstanceRecord | undefined>;
   tombstone(instanceId: string): Promise<Tombstone | undefined>;
   tombstoneByHash(hash: string): Promise<Tombstone | undefined>;
-  list(options: ListOptions): Promise<{ readonly items: readonly InstanceRecord[]; readonly nextCursor: string | null }>;
+  /** Only these fields of many records, in one round trip; undefined = no record. In the order of `hashes`. */
+  readFields<K extends keyof InstanceRecord>(
+    hashes: readonly string[],
+    fields: readonly K[],
+  ): Promise<readonly (Pick<InstanceRecord, K> | undefined)[]>;
+  /** Those of many objects that are not the Pod or the claim (by UID) of the record of their name, if there is one at all. */
+  unrecorded<T extends { readonly hash: string; readonly uid: string }>(
+    kind: 'pods' | 'persistentvolumeclaims',
+    objects: readonly T[],
+  ): Promise<T[]>;
+  list(options: ListOptions): Promise<RecordPage<keyof InstanceRecord>>;
+  /** As `list`, but reads only these fields: for passes over all there is. */
+  listFields<K extends keyof InstanceRecord>(fields: readonly K[], options: ListOptions): Promise<RecordPage<K>>;
   /** How many records are in each state. */
   counts(): Promise<Readonly<Record<State, number>>>;
   /** Hashes of records whose `expiresAt` is set and not after `before` (Redis ms), the longest expired first. */

@@ -112,14 +112,45 @@ export function decodeRecord(fields: Readonly<Record<string, string>>): Instance
   return decoded as unknown as InstanceRecord;
 }
 
-function checkKnown(fields: Readonly<Record<string, string>>): void {
+/** Without these it cannot be told whether this version understands a record. */
+const vital = ['schema', 'instanceId', 'state', 'intent'] as const satisfies (keyof InstanceRecord)[];
+
+/** The argument of read-fields.lua that asks for these fields: numbers are JSON as they are kept. */
+export const askFor = (fields: readonly (keyof InstanceRecord)[]): string =>
+  [...new Set([...vital, ...fields])].map((name) => `${kinds[name] === 'text' ? 't' : 'r'}:${name}`).join(' ');
+
+/** The answer of read-fields.lua; undefined where there is no record. Throws as `decodeRecord` does. */
+export function decodeParts<K extends keyof InstanceRecord>(
+  fields: readonly K[],
+  answer: string,
+): (Pick<InstanceRecord, K> | undefined)[] {
+  const needed = fields.filter((name) => !optional.includes(name));
+  return parseParts(answer).map((part) => {
+    if (part === null) return undefined;
+    checkKnown(part);
+    const lacking = needed.find((name) => !Object.hasOwn(part, name));
+    if (lacking !== undefined)
+      throw new WindlassError('invariant_broken', `The record of ${label(part)} lacks ${String(lacking)}.`);
+    return part as unknown as Pick<InstanceRecord, K>;
+  });
+}
+
+function parseParts(answer: string): readonly (Readonly<Record<string, unknown>> | null)[] {
+  try {
+    return JSON.parse(answer);
+  } catch (error) {
+    throw new WindlassError('invariant_broken', 'Some record holds a field that is no JSON.', { cause: error });
+  }
+}
+
+function checkKnown(fields: Readonly<Record<string, unknown>>): void {
   const unknown = Object.keys(fields).some((name) => !name.startsWith('_') && !(name in kinds));
-  const known = states.includes(fields.state as State) && intents.includes(fields.intent ?? '');
+  const known = states.includes(fields.state as State) && intents.includes(String(fields.intent));
   if (Number(fields.schema) <= schema && known && !unknown) return;
   throw new WindlassError('record_newer', `The record of ${label(fields)} was written by a newer Windlass.`);
 }
 
-const label = (fields: Readonly<Record<string, string>>) => `instance ${fields.instanceId ?? fields.hash ?? '(unnamed)'}`;
+const label = (fields: Readonly<Record<string, unknown>>) => `instance ${fields.instanceId ?? fields.hash ?? '(unnamed)'}`;
 
 /** A record's fields before the first generation is given to it by the script. */
 export function freshFields(identity: { instanceId: string; hash: string; owner: string }): Record<string, string> {

@@ -57,7 +57,8 @@ export function createScripts(
   return async (name, instance, args, opId = randomUUID()) => {
     const source = sources[name];
     const rest = [1, tag, opId, pack(args), ...tail] as const;
-    const [text, record] = await effect(`redis.${name}`, instance, () => evaluate(redis, source, rest));
+    const run = () => evaluate(redis, source, rest) as Promise<[string, string[]]>;
+    const [text, record] = await effect(`redis.${name}`, instance, run);
     const answer = JSON.parse(text) as ScriptAnswer;
     if (answer.kind === 'refused') {
       throw new WindlassError(answer.code as WindlassError['code'], answer.message as string);
@@ -66,18 +67,24 @@ export function createScripts(
   };
 }
 
-async function evaluate(
+/** A script that only looks, and therefore is no effect. Answers with one text. */
+export function loadReader(
   redis: Redis | Cluster,
-  source: Source,
-  rest: readonly [number, ...string[]],
-): Promise<[string, string[]]> {
+  name: 'read-fields' | 'unrecorded',
+): (...args: [tag: string, ...string[]]) => Promise<string> {
+  const text = readFileSync(join(scriptDir, `${name}.lua`), 'utf8');
+  const source = { text, sha: shaOf(text) };
+  return (...args) => evaluate(redis, source, [1, ...args]) as Promise<string>;
+}
+
+async function evaluate(redis: Redis | Cluster, source: Source, rest: readonly [number, ...string[]]): Promise<unknown> {
   try {
-    return (await redis.evalsha(source.sha, ...rest)) as [string, string[]];
+    return await redis.evalsha(source.sha, ...rest);
   } catch (error) {
     if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw redisError(error);
   }
   try {
-    return (await redis.eval(source.text, ...rest)) as [string, string[]];
+    return await redis.eval(source.text, ...rest);
   } catch (error) {
     throw redisError(error);
   }
@@ -93,15 +100,17 @@ function pack(args: object): string {
   );
 }
 
+const scriptDir = join(import.meta.dirname, 'lua');
+const shaOf = (text: string): string => createHash('sha1').update(text).digest('hex');
+
 /** The flags line has to stay the first one, before what all scripts share. */
 function loadSources(): Record<ScriptName, Source> {
-  const dir = join(import.meta.dirname, 'lua');
-  const common = readFileSync(join(dir, 'common.lua'), 'utf8');
+  const common = readFileSync(join(scriptDir, 'common.lua'), 'utf8');
   const load = (name: ScriptName): Source => {
-    const own = readFileSync(join(dir, `${name}.lua`), 'utf8');
+    const own = readFileSync(join(scriptDir, `${name}.lua`), 'utf8');
     const end = own.indexOf('\n');
     const text = `${own.slice(0, end)}\n${common}\n${own.slice(end + 1)}`;
-    return { text, sha: createHash('sha1').update(text).digest('hex') };
+    return { text, sha: shaOf(text) };
   };
   return Object.fromEntries(names.map((name) => [name, load(name)])) as Record<ScriptName, Source>;
 }

@@ -65,6 +65,8 @@ export interface AgentRecord {
   readonly id: string;
   readonly port: number;
   readonly transport: 'port_forward' | 'exec' | 'pod_ip';
+  /** Absent = our own. */
+  readonly protocol?: 'agentctl';
   /** `healthy`, or `idle`: its container was started anew and nobody has talked to it since. */
   readonly state: string;
 }

@@ -1,4 +1,4 @@
-import { relayCommand } from '../agent/delivery.ts';
+import { relayCommand } from '../agent/boot.ts';
 import { agentPort } from '../agent/protocol.ts';
 import type { ProfileConfig } from '../config/schema.ts';
 import { WindlassError } from '../errors.ts';
@@ -18,18 +18,27 @@ export interface AgentPod {
   readonly ip: string;
 }
 
-type ChannelOptions = CallOptions & { readonly localPort?: number };
+type ChannelOptions = CallOptions & {
+  readonly localPort?: number;
+  /** Inside the Pod; default the agent's. Exec reaches no other. */
+  readonly podPort?: number;
+};
 
 /** A local port that ends at the agent. Every connection opens its way anew, so that one that broke is rebuilt by the next. */
 export function openChannel(pod: AgentPod, transport: Transport, options: ChannelOptions = {}): Promise<Forward> {
-  if (transport === 'port_forward') return pod.cluster.forward(pod.name, agentPort, options);
+  const { podPort = agentPort } = options;
+  if (transport === 'port_forward') return pod.cluster.forward(pod.name, podPort, options);
   if (transport === 'exec') return execForward(pod.cluster, { pod: pod.name, container: pod.container }, relayCommand(), options);
   if (pod.ip === '') throw new WindlassError('forward_lost', 'The Pod has no address yet.');
-  return addressForward(pod.ip, agentPort, options);
+  return addressForward(pod.ip, podPort, options);
 }
 
 /** To the agent of an instance that is ready, the way that worked when it was launched. */
-export function openRecordedChannel(cluster: Cluster, record: InstanceRecord, options: ChannelOptions = {}): Promise<Forward> {
+export function openRecordedChannel(
+  cluster: Cluster,
+  record: Pick<InstanceRecord, 'pod' | 'agent'>,
+  options: ChannelOptions = {},
+): Promise<Forward> {
   const { pod, agent } = record;
   if (pod === null) throw new WindlassError('invariant_broken', 'There is no recorded Pod to connect to.');
   const place = { cluster, name: pod.name, container: pod.main?.name ?? 'agent', ip: pod.ip };

@@ -4,6 +4,7 @@ import type { Shelf } from '../inventory/shelf.ts';
 import { isAlreadyExists } from '../kubernetes/api-error.ts';
 import { sharedLabels } from '../kubernetes/ownership.ts';
 import type { Cluster } from '../kubernetes/port.ts';
+import { fromConfigMap } from './agent-program.ts';
 import type { StageContext } from './stage.ts';
 
 /** A map that no worker named for this long is used by no running worker: a few upkeep rounds. */
@@ -28,7 +29,7 @@ export async function ensureAgent(
   context: Pick<StageContext, 'cluster' | 'config' | 'profile'>,
   when: 'once' | 'again',
 ): Promise<void> {
-  if (context.profile.agent.delivery === 'none') return;
+  if (!fromConfigMap(context.profile.agent)) return;
   const known = ensured.get(context.cluster);
   if (known !== undefined && when === 'once') return known;
   const attempt = createAgent(context.cluster, context.config.installation);

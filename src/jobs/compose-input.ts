@@ -1,5 +1,3 @@
-import { agentConfigMap, bootLine } from '../agent/delivery.ts';
-import type { ProfileConfig } from '../config/schema.ts';
 import type { CreateRecord, InstanceRecord } from '../inventory/types.ts';
 import type { ComposeInput } from '../kubernetes/compose.ts';
 import type { Identity } from '../kubernetes/ownership.ts';
@@ -24,15 +22,8 @@ export function identityOf(installation: string, record: InstanceRecord, payload
 /** True when something runs before the agent serves, so that the Pod carries a startup probe to tell us. */
 export const prepares = (payload: LaunchPayload): boolean => payload.prepare !== undefined || payload.repository !== undefined;
 
-/** What the main container starts; undefined = the image's own entry point. */
-export function agentOf(installation: string, profile: ProfileConfig): ComposeInput['agent'] {
-  if (profile.agent.delivery === 'none') return undefined;
-  const agent = agentConfigMap(installation);
-  return { configMapName: agent.name, sha256: agent.sha256, bootLine: bootLine(agent.sha256) };
-}
-
 /** What composing an owned object needs: pure data, the same for every attempt of a generation. */
-export function composeInput(context: StageContext, kind: CreateRecord['kind']): ComposeInput {
+export function composeInput(context: StageContext, kind: CreateRecord['kind'], agent: ComposeInput['agent']): ComposeInput {
   const record = context.record();
   const { payload, profile } = context;
   const claim = record.workspace?.claimName;
@@ -44,7 +35,7 @@ export function composeInput(context: StageContext, kind: CreateRecord['kind']):
     profile,
     template: context.template,
     workspaceClaim: claim === '' ? undefined : claim,
-    agent: agentOf(context.config.installation, profile),
+    agent,
     prepares: prepares(payload),
     snapshotName: record.snapshot,
     ...(record.lifetime === null ? {} : { lifetime: canonicalJson(record.lifetime) }),

@@ -20,6 +20,8 @@ export type JobState = 'open' | 'ended' | 'missing';
 /** What every handler may use. It knows instances, clusters and the inventory, but no queue. */
 export interface JobContext {
   readonly config: Config;
+  /** The folder that relative paths in the configuration start from. */
+  readonly dir: string;
   readonly inventory: Inventory;
   readonly shelf: Shelf;
   readonly clusters: Clusters;
@@ -30,6 +32,8 @@ export interface JobContext {
   readonly pressed: () => boolean;
   /** Whether the queue still has a job; who supplies it knows the queue. */
   readonly jobState: (job: JobRef) => Promise<JobState>;
+  /** Told of every pass that ran, for metrics. */
+  readonly sweepDone: (report: SweepReport) => void;
   /** Names this job for waiters; opaque to handlers. */
   readonly job: JobRef;
   /** Aborted with a WindlassError when the queue's lock is lost or the worker drains. */
@@ -67,6 +71,8 @@ export interface SweepReport {
   readonly deleted: number;
   /** Other remedies that were applied. */
   readonly acted: number;
+  /** How many of those looked at got each verdict. */
+  readonly verdicts: Readonly<Partial<Record<SweepEntry['verdict'], number>>>;
   /** Why nothing was deleted, when something stopped the sweep. */
   readonly stopped?: { readonly code: string; readonly message: string };
   /** All that is not in order, up to a limit; `more` = how many are left out. */

@@ -1,12 +1,13 @@
 import type { V1Pod } from '@kubernetes/client-node';
 import { asWindlassError } from '../errors.ts';
-import type { Inventory, WriteOptions } from '../inventory/port.ts';
+import type { Inventory, Lease, WriteOptions } from '../inventory/port.ts';
 import type { InstanceRecord, PodRecord } from '../inventory/types.ts';
 import { goneLoss, isOver, type PodLoss, podLoss, startOf } from '../kubernetes/pod-loss.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import { podName } from '../names.ts';
 import { instanceKey, type Log } from './context.ts';
 import { lossWrite } from './loss.ts';
+import { retainClaim } from './retain.ts';
 
 /** What a Pod says about the record that names it. */
 export type Finding =
@@ -54,7 +55,7 @@ export async function lookAfter(parts: Parts, cluster: Cluster, hash: string): P
   if (record.state !== 'ready') return 'settled';
   const finding = await find(cluster, record, recorded);
   if (finding.kind === 'fine') return 'settled';
-  return writeDown(parts, record, finding);
+  return writeDown(parts, cluster, record, finding);
 }
 
 function looksAlive(cluster: Cluster, recorded: PodRecord): boolean {
@@ -77,6 +78,7 @@ async function find(cluster: Cluster, record: InstanceRecord, recorded: PodRecor
 /** Under the instance's lease and on what is read again under it: of many workers that see a loss, one writes it. */
 async function writeDown(
   { inventory, log }: Parts,
+  cluster: Cluster,
   seen: InstanceRecord,
   finding: Exclude<Finding, { kind: 'fine' }>,
 ): Promise<Look> {
@@ -85,6 +87,7 @@ async function writeDown(
   try {
     const record = await inventory.readByHash(seen.hash);
     if (record?.state !== 'ready' || record.pod === null || record.pod.uid !== seen.pod?.uid) return 'settled';
+    if (finding.kind === 'lost') await keepWorkspace(log, cluster, lease, record);
     const write =
       finding.kind === 'lost'
         ? lossWrite(record, finding.loss, await inventory.now())
@@ -99,6 +102,16 @@ async function writeDown(
     throw error;
   } finally {
     await lease.release();
+  }
+}
+
+/** Before `lost` is written. A claim that could not be marked is marked by the next `ghosts` sweep; the loss is told anyway. */
+async function keepWorkspace(log: Log, cluster: Cluster, lease: Lease, record: InstanceRecord): Promise<void> {
+  try {
+    await retainClaim(cluster, record, lease.assertHeld, AbortSignal.any([lease.signal, AbortSignal.timeout(10_000)]));
+  } catch (error) {
+    if (!lease.held()) throw error;
+    log.warn({ instance: record.hash, code: asWindlassError(error).code }, 'the claim of a lost instance is not marked yet');
   }
 }
 

@@ -1,4 +1,3 @@
-import { createAgentClient } from '../agent/client.ts';
 import { monotonicMs, sleep } from '../clock.ts';
 import { asWindlassError, WindlassError } from '../errors.ts';
 import type { Forward } from '../kubernetes/port.ts';
@@ -10,6 +9,7 @@ import {
   type Transport,
   transportsOf,
 } from './agent-channel.ts';
+import { agentClient } from './agent-instance.ts';
 import { judge } from './pod-judge.ts';
 import type { StageContext } from './stage.ts';
 
@@ -32,7 +32,9 @@ export async function reachAgent(context: StageContext): Promise<Reached> {
   const spec = pods.get(context.record().pod?.name ?? '')?.spec ?? context.template.template?.spec;
   const runtimeClass = spec?.runtimeClassName ?? '';
   const remembered = await rememberedTransport(context.shelf, cluster, runtimeClass);
-  const ways = transportsOf(context.profile.handshake, context.record().agent?.transport, remembered);
+  const known = context.record().agent?.transport;
+  // An agentctl has no relay of ours: an exec could not carry its connections.
+  const ways = transportsOf(context.profile.handshake, known, remembered).filter((way) => way !== 'exec' || ours(context));
   const reached = await firstThatWorks(context, ways);
   if (ways.length > 1 && reached.transport !== (remembered ?? 'port_forward'))
     await rememberTransport(context.shelf, cluster, runtimeClass, reached.transport);
@@ -78,6 +80,8 @@ function withTrouble(error: unknown, trouble: ReadonlyMap<Transport, WindlassErr
   });
 }
 
+const ours = ({ profile }: StageContext): boolean => profile.agent.protocol === 'windlass';
+
 /** The first way gets one more chance once the agent is known to serve: it may just have been early. */
 async function fallBack(context: StageContext, first: Transport, other: Transport): Promise<Reached | WindlassError> {
   const instead = await attempt(context, other);
@@ -93,8 +97,8 @@ async function attempt(context: StageContext, transport: Transport): Promise<Rea
   let channel: Forward | undefined;
   try {
     channel = await openChannel(podOf(context), transport, { signal: context.stageSignal, instance: context.record().hash });
-    const { port, trouble } = channel;
-    const client = createAgentClient({ host: '127.0.0.1', port, instanceId: context.record().instanceId, trouble });
+    const { protocol } = context.profile.agent;
+    const client = agentClient(context.record(), protocol, { port: channel.port, trouble: channel.trouble });
     await client.health(AbortSignal.any([context.stageSignal, AbortSignal.timeout(tryMs)]));
     return { transport, channel };
   } catch (error) {
@@ -105,7 +109,7 @@ async function attempt(context: StageContext, transport: Transport): Promise<Rea
   }
 }
 
-function podOf(context: StageContext): AgentPod {
+export function podOf(context: StageContext): AgentPod {
   const { name = '', ip = '' } = context.record().pod ?? {};
   return { cluster: context.cluster, name, container: context.profile.mainContainer, ip };
 }

@@ -1,12 +1,10 @@
-import { agentPort } from '../agent/protocol.ts';
 import type { Config } from '../config/schema.ts';
 import type { RecoveredRecord } from '../inventory/port.ts';
-import type { CreateRecord, InstanceRecord, StageRecord, WorkspaceRecord } from '../inventory/types.ts';
+import type { AgentRecord, CreateRecord, InstanceRecord, StageRecord, WorkspaceRecord } from '../inventory/types.ts';
 import { type Identity, keys } from '../kubernetes/ownership.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import { volumes as volumeNames } from '../kubernetes/reserved.ts';
 import { claimName } from '../names.ts';
-import type { Transport } from './agent-channel.ts';
 import { launchAttempts } from './catalog.ts';
 import { generationOf, type LostObjects, type LostState } from './recover-verdict.ts';
 
@@ -24,17 +22,17 @@ export interface Rebuild extends LostObjects {
   /** Redis ms. */
   readonly now: number;
   readonly stages: readonly string[];
-  /** By which the agent is most likely reached. */
-  readonly transport: Transport;
-  /** The agent's new token, encrypted. */
-  readonly token: string | undefined;
+  /** As it was found to serve; null = it does not, or there is none. */
+  readonly agent: AgentRecord | null;
+  /** The agent's new token, and its nonce where that is known again; encrypted. */
+  readonly secrets: RecoveredRecord['secrets'];
 }
 
 type Fields = RecoveredRecord['fields'];
 
 /** The record as far as the objects tell it: pure, so that it can be looked at before anything is written. */
 export function rebuildRecord(input: Rebuild): RecoveredRecord {
-  const { identity, state, token } = input;
+  const { identity, state, secrets } = input;
   const generation = Math.max(generationOf(input.pod?.metadata), generationOf(input.claim?.metadata));
   return {
     instanceId: identity.instanceId,
@@ -49,7 +47,7 @@ export function rebuildRecord(input: Rebuild): RecoveredRecord {
       recovered: true,
       missing,
     },
-    secrets: token === undefined ? {} : { agentToken: token },
+    secrets,
     events: [{ type: 'recovered', rule: state.rule, state: state.kind, missing }],
   };
 }
@@ -101,7 +99,7 @@ function lifetimeOf(text: string | undefined): Record<string, unknown> | undefin
 }
 
 function objects(input: Rebuild): Pick<Fields, 'pod' | 'workspace' | 'creates' | 'agent' | 'restartCount'> {
-  const { pod, claim, state, identity, mainContainer } = input;
+  const { pod, claim, state, mainContainer } = input;
   const meta = pod?.metadata;
   const main = pod?.status?.containerStatuses?.find((status) => status.name === mainContainer);
   const recordedPod = {
@@ -112,17 +110,16 @@ function objects(input: Rebuild): Pick<Fields, 'pod' | 'workspace' | 'creates' |
     createdByGeneration: generationOf(meta),
     ...(main?.containerID === undefined ? {} : { main: { name: mainContainer, id: main.containerID } }),
   };
-  const agent = { id: identity.instanceId, port: agentPort, transport: input.transport, state: 'healthy' };
   return {
     pod: pod === undefined ? null : recordedPod,
     workspace: workspaceOf(input),
     creates: { ...createOf('pods', pod?.metadata), ...createOf('persistentvolumeclaims', claim?.metadata) },
-    agent: state.kind === 'ready' && input.token !== undefined ? agent : null,
+    agent: state.kind === 'ready' ? input.agent : null,
     restartCount: main?.restartCount ?? 0,
   };
 }
 
-function workspaceOf({ pod, claim, identity }: Rebuild): WorkspaceRecord {
+function workspaceOf({ pod, claim, otherClaim, identity }: Rebuild): WorkspaceRecord {
   const own = claimName(identity.hash);
   if (claim !== undefined) {
     return {
@@ -133,10 +130,17 @@ function workspaceOf({ pod, claim, identity }: Rebuild): WorkspaceRecord {
       createdByGeneration: generationOf(claim.metadata),
     };
   }
-  const other = pod?.spec?.volumes?.find((volume) => volume.name === volumeNames.workspace)?.persistentVolumeClaim?.claimName;
-  if (other !== undefined && other !== own)
-    return { mode: 'existing_claim', claimName: other, claimUid: '', created: false, createdByGeneration: 0 };
+  const claimUid = otherClaim?.metadata?.uid ?? '';
+  const other = otherClaimOf(pod, identity.hash);
+  if (other !== undefined) return { mode: 'existing_claim', claimName: other, claimUid, created: false, createdByGeneration: 0 };
   return { mode: 'empty_dir', claimName: '', claimUid: '', created: false, createdByGeneration: 0 };
+}
+
+/** The claim that a Pod has as its workspace and that is not its instance's own. */
+export function otherClaimOf(pod: LostObjects['pod'], hash: string): string | undefined {
+  const volume = pod?.spec?.volumes?.find(({ name }) => name === volumeNames.workspace);
+  const name = volume?.persistentVolumeClaim?.claimName;
+  return name === claimName(hash) ? undefined : name;
 }
 
 function createOf(kind: CreateRecord['kind'], meta: NonNullable<LostObjects['pod']>['metadata']): Record<string, CreateRecord> {

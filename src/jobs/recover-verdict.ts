@@ -13,6 +13,8 @@ export type FirstLook = LostState | { readonly kind: 'ask'; readonly rule: strin
 export interface LostObjects {
   readonly pod: V1Pod | undefined;
   readonly claim: V1PersistentVolumeClaim | undefined;
+  /** A claim of somebody else's that the Pod has as its workspace. */
+  readonly otherClaim?: V1PersistentVolumeClaim | undefined;
   readonly mainContainer: string;
 }
 

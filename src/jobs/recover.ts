@@ -2,7 +2,7 @@ import type { V1ObjectMeta } from '@kubernetes/client-node';
 import type { ProfileConfig } from '../config/schema.ts';
 import { asWindlassError, WindlassError } from '../errors.ts';
 import type { Lease } from '../inventory/port.ts';
-import type { InstanceRecord } from '../inventory/types.ts';
+import type { AgentRecord, InstanceRecord } from '../inventory/types.ts';
 import { createNonce, type Identity, identityOn, keys } from '../kubernetes/ownership.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import { claimName, instanceHash, podName } from '../names.ts';
@@ -10,9 +10,9 @@ import { rememberedTransport, type Transport, transportsOf } from './agent-chann
 import type { JobContext } from './context.ts';
 import { adoptEpoch, checkEpoch } from './epoch.ts';
 import { planOf } from './plan.ts';
-import { rebuildRecord } from './recover-record.ts';
+import { otherClaimOf, rebuildRecord } from './recover-record.ts';
 import { type FirstLook, generationOf, judgeLost, judgeSilent, type LostObjects, type LostState } from './recover-verdict.ts';
-import { rekeyAgent } from './rekey.ts';
+import { type Rekeyed, type RunningPod, rekeyAgent } from './rekey.ts';
 import { recoverSnapshot } from './snapshots.ts';
 import { hashOf, type OwnedKind, ownedKinds } from './sweeps/owned.ts';
 
@@ -185,9 +185,16 @@ async function readObjects({ config, signal }: RecoverContext, cluster: Cluster,
     cluster.read('pods', podName(identity.hash), { signal, instance: identity.hash }),
     cluster.read('persistentvolumeclaims', claimName(identity.hash), { signal, instance: identity.hash }),
   ]);
+  const other = otherClaimOf(pod, identity.hash);
+  const otherClaim = other === undefined ? undefined : await cluster.read('persistentvolumeclaims', other, { signal });
   const configured = config.profiles[identity.profile]?.mainContainer;
   const names = pod?.spec?.containers.map((container) => container.name) ?? [];
-  return { pod, claim, mainContainer: configured !== undefined && names.includes(configured) ? configured : (names[0] ?? '') };
+  return {
+    pod,
+    claim,
+    otherClaim,
+    mainContainer: configured !== undefined && names.includes(configured) ? configured : (names[0] ?? ''),
+  };
 }
 
 async function putBack(
@@ -200,21 +207,33 @@ async function putBack(
 ): Promise<Outcome> {
   await markRecovered(cluster, lease, objects, context.signal);
   const { instanceId, hash } = identity;
-  const running = { cluster, pod: podName(hash), container: objects.mainContainer, instanceId, signal: context.signal };
-  const token = found.kind === 'ask' ? await rekeyAgent(running) : undefined;
-  const silent = found.kind === 'ask' && token === undefined;
-  const state: LostState = silent ? judgeSilent(objects) : found.kind === 'ask' ? { kind: 'ready', rule: found.rule } : found;
   const profile = context.config.profiles[identity.profile];
+  const running = {
+    cluster,
+    pod: podName(hash),
+    container: objects.mainContainer,
+    ip: objects.pod?.status?.podIP ?? '',
+    instanceId,
+    hash,
+    protocol: profile?.agent.protocol ?? 'windlass',
+    transport: await likelyTransport(context, cluster, objects, profile),
+    signal: context.signal,
+  };
+  const rekeyed = found.kind === 'ask' ? await rekeyAgent(running) : undefined;
+  const silent = found.kind === 'ask' && rekeyed === undefined;
+  const state: LostState = silent ? judgeSilent(objects) : found.kind === 'ask' ? { kind: 'ready', rule: found.rule } : found;
   const record = rebuildRecord({
     ...objects,
+    // An agentctl was started anew for its token: the container is another one since.
+    ...(rekeyed?.nonce === undefined ? {} : { pod: await cluster.read('pods', podName(hash), { signal: context.signal }) }),
     config: context.config,
     cluster,
     identity,
     state,
     now: await context.inventory.now(),
-    transport: await likelyTransport(context, cluster, objects, profile),
+    agent: rekeyed === undefined ? null : agentOf(running, rekeyed),
     stages: profile === undefined ? ['workspace', 'pod', 'ready'] : planOf(profile).map((stage) => stage.name),
-    token: token === undefined ? undefined : await context.keyring.encrypt(token, identity.hash),
+    secrets: await secretsOf(context, hash, rekeyed),
   });
   // Without its recipe a later launch takes today's.
   const known = await recoverSnapshot(context, cluster, record.fields.snapshot ?? '', context.signal);
@@ -223,6 +242,17 @@ async function putBack(
   if (answer === 'known') return { outcome: 'skipped', rule: 'recorded' };
   context.log.info({ instance: identity.hash, cluster: cluster.name, state: state.kind, rule: state.rule }, 'instance recovered');
   return { outcome: 'recovered', rule: state.rule, state: state.kind };
+}
+
+function agentOf({ transport, protocol }: RunningPod, { id, port }: Rekeyed): AgentRecord {
+  return { id, port, transport, state: 'healthy', ...(protocol === 'agentctl' ? { protocol } : {}) };
+}
+
+async function secretsOf({ keyring }: RecoverContext, hash: string, rekeyed: Rekeyed | undefined) {
+  if (rekeyed === undefined) return {};
+  const { token, nonce } = rekeyed;
+  const agentToken = await keyring.encrypt(token, hash);
+  return nonce === undefined ? { agentToken } : { agentToken, agentNonce: await keyring.encrypt(nonce, hash) };
 }
 
 async function likelyTransport(

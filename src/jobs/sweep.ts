@@ -5,6 +5,7 @@ import type { Exit } from './exit.ts';
 import { configMaps } from './sweeps/config-maps.ts';
 import { expired } from './sweeps/expired.ts';
 import { ghosts } from './sweeps/ghosts.ts';
+import { noteSweepHealth } from './sweeps/health.ts';
 import { orphans } from './sweeps/orphans.ts';
 import { runPlan, type SweepPlan } from './sweeps/pass.ts';
 import { stuck } from './sweeps/stuck.ts';
@@ -49,10 +50,11 @@ async function runKind(context: JobContext, kind: Kind, payload: SweepPayload): 
   }
   try {
     const signal = AbortSignal.any([context.signal, lease.signal]);
-    return await runPlan({ ...context, signal }, plans[kind], {
-      dryRun: payload.dryRun === true,
-      ackMassDelete: payload.ackMassDelete === true,
-    });
+    const options = { dryRun: payload.dryRun === true, ackMassDelete: payload.ackMassDelete === true };
+    const reports = await runPlan({ ...context, signal }, plans[kind], options);
+    for (const report of reports) context.sweepDone(report);
+    if (!options.dryRun) await noteSweepHealth(context.shelf, kind, reports, await context.inventory.now());
+    return reports;
   } catch (error) {
     context.signal.throwIfAborted();
     return [skipped(context, kind, asWindlassError(error))];
@@ -73,6 +75,7 @@ function skipped(context: JobContext, kind: Kind, error: WindlassError): SweepRe
     candidates: 0,
     deleted: 0,
     acted: 0,
+    verdicts: {},
     stopped: { code: error.code, message: error.message },
     entries: [],
     more: 0,

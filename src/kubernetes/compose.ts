@@ -9,7 +9,9 @@ import type {
   V1Volume,
   V1VolumeMount,
 } from '@kubernetes/client-node';
+import { type AgentProgram, programVariable } from '../agent/boot.ts';
 import { agentEnv, agentPort, podPaths } from '../agent/protocol.ts';
+import { digestVariable } from '../agent/upload.ts';
 import type { ProfileConfig } from '../config/schema.ts';
 import { WindlassError } from '../errors.ts';
 import { claimName, podName } from '../names.ts';
@@ -27,7 +29,14 @@ export interface ComposeInput {
   /** undefined = an empty directory. */
   readonly workspaceClaim: string | undefined;
   /** undefined = the image's own entry point (delivery none). */
-  readonly agent: { readonly configMapName: string; readonly sha256: string; readonly bootLine: readonly string[] } | undefined;
+  readonly agent:
+    | {
+        /** undefined = the agent comes by another way than the shared ConfigMap. */
+        readonly configMapName: string | undefined;
+        readonly program: AgentProgram;
+        readonly bootLine: readonly string[];
+      }
+    | undefined;
   /** Something runs before the agent serves: a startup probe makes its end visible to the watch. */
   readonly prepares: boolean;
   readonly labels?: Readonly<Record<string, string>>;
@@ -41,7 +50,7 @@ export interface ComposeInput {
   readonly lifetime?: string | undefined;
   /** Environment name → key of a Secret that the profile grants. */
   readonly secretRefs?: Readonly<Record<string, { readonly secret: string; readonly key: string }>>;
-  /** Plain variables in the Pod spec; only where no agent could take them (delivery none). */
+  /** Plain variables in the Pod spec; only where no agent could take them (delivery none). The template's own win. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -118,7 +127,7 @@ function composeMain(input: ComposeInput, main: V1Container): V1Container {
     ...merged('requests', main.resources?.requests, input.resources?.requests),
     ...merged('limits', main.resources?.limits, input.resources?.limits),
   };
-  const env = [...(main.env ?? []), ...plainEnv(input.env), ...secretEnv(input.secretRefs)];
+  const env = [...(main.env ?? []), ...plainEnv(input.env, main.env), ...secretEnv(input.secretRefs)];
   const common: V1Container = {
     ...main,
     ...(Object.keys(resources).length === 0 ? {} : { resources }),
@@ -132,7 +141,7 @@ function composeMain(input: ComposeInput, main: V1Container): V1Container {
     ...rest,
     command: [...input.agent.bootLine],
     workingDir: podPaths.workspace,
-    env: [...env, ...agentVariables(input.profile)],
+    env: [...env, ...agentVariables(input.profile), ...programVariables(input.agent.program)],
     ports: [...(main.ports ?? []), { name: reservedPort.name, containerPort: reservedPort.number, protocol: 'TCP' }],
     ...(input.prepares ? { startupProbe: preparedProbe(input.profile) } : {}),
   };
@@ -147,8 +156,10 @@ function merged(
   return { [key]: { ...base, ...wanted } };
 }
 
-function plainEnv(env: Readonly<Record<string, string>> = {}): V1EnvVar[] {
-  return sorted(env).map(([name, value]) => ({ name, value }));
+function plainEnv(env: Readonly<Record<string, string>> = {}, own: readonly V1EnvVar[] = []): V1EnvVar[] {
+  return sorted(env)
+    .filter(([name]) => !own.some((variable) => variable.name === name))
+    .map(([name, value]) => ({ name, value }));
 }
 
 function secretEnv(refs: NonNullable<ComposeInput['secretRefs']> = {}): V1EnvVar[] {
@@ -177,6 +188,14 @@ function agentVariables({ handshake }: ProfileConfig): V1EnvVar[] {
   ];
 }
 
+/** Only what differs from the ConfigMap's: every other command in the container finds the program by it. */
+function programVariables({ path, uploaded, sha256 }: AgentProgram): V1EnvVar[] {
+  return [
+    ...(path === undefined ? [] : [{ name: programVariable, value: path }]),
+    ...(uploaded && sha256 !== undefined ? [{ name: digestVariable, value: sha256 }] : []),
+  ];
+}
+
 /** Fails until prepare has left its mark. It must outlast every budget: when it gives up, the kubelet kills the container. */
 function preparedProbe(profile: ProfileConfig) {
   const { start, bootstrap, total } = profile.budgets;
@@ -193,7 +212,7 @@ function ownedMounts(input: ComposeInput): V1VolumeMount[] {
   if (!input.agent) return [workspace];
   return [
     { name: volumes.opt, mountPath: podPaths.opt },
-    { name: volumes.agent, mountPath: podPaths.agent, readOnly: true },
+    ...(input.agent.configMapName === undefined ? [] : [{ name: volumes.agent, mountPath: podPaths.agent, readOnly: true }]),
     { name: volumes.run, mountPath: podPaths.run },
     workspace,
   ];
@@ -208,33 +227,39 @@ function ownedVolumes(input: ComposeInput): V1Volume[] {
   if (!input.agent) return [place];
   return [
     { name: volumes.opt, emptyDir: { sizeLimit: optSizeLimit } },
-    { name: volumes.agent, configMap: { name: input.agent.configMapName } },
+    ...agentVolume(input.agent.configMapName),
     { name: volumes.run, emptyDir: { medium: 'Memory', sizeLimit: runSizeLimit } },
     place,
   ];
 }
 
+const agentVolume = (name: string | undefined): V1Volume[] =>
+  name === undefined ? [] : [{ name: volumes.agent, configMap: { name } }];
+
 /** Backquotes, since Kubernetes reads $( ) in a command as a reference to a variable. Renamed last: never half there. */
-const copyNode = [
-  'set -e',
-  'bin="$WINDLASS_OPT_DIR/bin"',
-  'mkdir -p "$bin"',
-  'cp -f "`command -v node`" "$bin/node.tmp"',
-  'mv -f "$bin/node.tmp" "$bin/node"',
-].join('\n');
+const copy = (program: string, folder: string, name: string): string =>
+  [
+    'set -e',
+    `to="$WINDLASS_OPT_DIR${folder}"`,
+    'mkdir -p "$to"',
+    `cp -f "\`command -v ${program}\`" "$to/${name}.tmp"`,
+    `mv -f "$to/${name}.tmp" "$to/${name}"`,
+  ].join('\n');
+const copyNode = copy('node', '/bin', 'node');
+const copyAgentctl = copy('agentctl', '', 'agent');
 
 /**
- * Delivery init_image: an image that has Node gives its runtime to one that has none. The agent itself still comes from
- * the ConfigMap. It runs under the main container's constraints, which are what the namespace's policy accepts.
+ * Delivery init_image: an image that has Node gives its runtime to one that has none, while the agent itself still comes from
+ * the ConfigMap; an image that has agentctl gives that. It runs under the main container's constraints, which are what the namespace's policy accepts.
  */
 function runtimeCopier(input: ComposeInput, main: V1Container): V1Container | undefined {
-  const { delivery, image } = input.profile.agent;
+  const { delivery, image, protocol } = input.profile.agent;
   if (!input.agent || delivery !== 'init_image') return undefined;
   if (!image) throw new WindlassError('invariant_broken', 'Delivery init_image without agent.image.');
   return {
     name: 'windlass-runtime',
     image,
-    command: ['sh', '-c', copyNode],
+    command: ['sh', '-c', protocol === 'agentctl' ? copyAgentctl : copyNode],
     env: [{ name: agentEnv.optDir, value: podPaths.opt }],
     volumeMounts: [{ name: volumes.opt, mountPath: podPaths.opt }],
     ...(main.securityContext ? { securityContext: main.securityContext } : {}),

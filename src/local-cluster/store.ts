@@ -7,7 +7,7 @@ export interface ClusterStore extends Store {
   /** Events after that version, oldest first; undefined when the history does not reach back that far (410). */
   since(resourceVersion: number): readonly StoreEvent[] | undefined;
   /** The objects as they were at that version, in key order; undefined when it is too old (410). */
-  listAt(resource: string, namespace: string | undefined, resourceVersion: number): KubeObject[] | undefined;
+  listAt(resource: string, namespace: string | undefined, resourceVersion: number): readonly KubeObject[] | undefined;
   /** The cluster's clock, in ms. */
   now(): number;
 }
@@ -93,6 +93,8 @@ export function createStore(options: StoreOptions = {}): ClusterStore {
   const history = createHistory(options.historySize ?? 4096);
   const dispatcher = createDispatcher();
   let version = 0;
+  /** What the pages of one list have in common: without it each page would sort all objects again. */
+  let listed: { readonly of: string; readonly objects: readonly KubeObject[] } | undefined;
 
   const table = (resource: string): Map<string, KubeObject> => {
     const found = tables.get(resource) ?? new Map<string, KubeObject>();
@@ -155,6 +157,8 @@ export function createStore(options: StoreOptions = {}): ClusterStore {
     listAt(resource, namespace, resourceVersion) {
       const later = history.since(resourceVersion);
       if (!later) return undefined;
+      const of = `${resource} ${namespace ?? ''} ${resourceVersion}`;
+      if (listed?.of === of) return listed.objects;
       const objects = new Map(table(resource));
       for (const event of later.reverse()) {
         if (event.resource !== resource) continue;
@@ -162,7 +166,8 @@ export function createStore(options: StoreOptions = {}): ClusterStore {
         if (event.previous) objects.set(key, event.previous);
         else objects.delete(key);
       }
-      return sorted(objects, namespace);
+      listed = { of, objects: sorted(objects, namespace) };
+      return listed.objects;
     },
   };
 }

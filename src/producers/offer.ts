@@ -27,6 +27,7 @@ export interface OfferedProfile {
   readonly totalSeconds: number;
   readonly lifetime: Config['profiles'][string]['lifetime'];
   readonly delivery: string;
+  readonly protocol: string;
 }
 
 export interface OfferedApp {
@@ -47,6 +48,7 @@ export function offerOf(config: Config): Offer {
         totalSeconds: profile.budgets.total,
         lifetime: profile.lifetime,
         delivery: profile.agent.delivery,
+        protocol: profile.agent.protocol,
       }),
     ),
     apps: mapValues(

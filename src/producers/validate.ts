@@ -22,7 +22,12 @@ export function acceptLaunch(payload: unknown, offer: Offer, by: { readonly owne
   const issues: Issue[] = [];
   const recipe = findRecipe(request, offer, owner);
   const cluster = chooseCluster(request, offer, owner, issues);
-  issues.push(...metadataIssues(request, offer), ...appIssues(request, offer), ...secretRefIssues(request, offer, owner));
+  issues.push(
+    ...metadataIssues(request, offer),
+    ...appIssues(request, offer),
+    ...agentIssues(request, offer),
+    ...secretRefIssues(request, offer, owner),
+  );
   refuse('payload_invalid', 'The launch request is not valid', issues);
   const maxSeconds = Math.min(request.lifetime?.maxSeconds ?? recipe.lifetime.maxSeconds, offer.limits.maxLifetimeSeconds);
   const limits = clamp(request.resources?.limits ?? {}, offer.limits.resources);
@@ -101,6 +106,20 @@ function appIssues(request: LaunchPayload, offer: Offer): Issue[] {
       issues.push({ path: `env.${name}`, message: `is not allowed for the app "${request.app}"` });
   }
   return issues;
+}
+
+/** What only an agent of ours can do: taken and then left out would be worse than refused. */
+function agentIssues(request: LaunchPayload, offer: Offer): Issue[] {
+  const name = request.app ?? request.profile ?? '';
+  const profile = request.app === undefined ? offer.profiles[name] : undefined;
+  const none = request.app !== undefined || profile?.delivery === 'none';
+  const asked = (fields: readonly (keyof LaunchPayload)[], why: string): Issue[] =>
+    fields.filter((field) => request[field] !== undefined).map((field) => ({ path: field, message: why }));
+  if (none) {
+    const why = `needs an agent in the workspace, and "${name}" runs its image as it is (delivery none)`;
+    return asked(['prepare', 'repository', 'secretEnv', 'sealedEnv'], why);
+  }
+  return profile?.protocol === 'agentctl' ? asked(['command'], `is not run by the agent of "${name}" (protocol agentctl)`) : [];
 }
 
 function secretRefIssues(request: LaunchPayload, offer: Offer, owner: string): Issue[] {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { bootLine, bootstrapCommand } from '../../src/agent/boot.ts';
 import { createAgentClient } from '../../src/agent/client.ts';
-import { agentConfigMap, bootLine, bootstrapCommand, bootstrapInput } from '../../src/agent/delivery.ts';
+import { agentConfigMap, bootstrapInput } from '../../src/agent/delivery.ts';
 import { agentPort } from '../../src/agent/protocol.ts';
 import { poll } from '../../src/clock.ts';
 import { createRecipes } from '../../src/jobs/recipes.ts';
@@ -15,6 +16,7 @@ export async function floorOfLaunch(world: World, instanceId: string): Promise<n
   const hash = instanceHash('floor', instanceId);
   const nonce = randomBytes(32).toString('hex');
   const map = agentConfigMap(loaded.config.installation);
+  const program = { protocol: 'windlass', sha256: map.sha256 } as const;
   const input: ComposeInput = {
     identity: { installation: 'floor', instanceId, hash, owner: 'bench', cluster: 'default', profile: 'node' },
     namespace: cluster.namespace,
@@ -23,7 +25,7 @@ export async function floorOfLaunch(world: World, instanceId: string): Promise<n
     profile,
     template,
     workspaceClaim: claimName(hash),
-    agent: { configMapName: map.name, sha256: map.sha256, bootLine: bootLine(map.sha256) },
+    agent: { configMapName: map.name, program, bootLine: bootLine(program) },
     prepares: false,
   };
   const start = performance.now();

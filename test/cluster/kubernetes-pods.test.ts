@@ -75,7 +75,11 @@ function inputFor(wanted: Case): ComposeInput {
     profile,
     template,
     workspaceClaim: undefined,
-    agent: { configMapName: 'windlass-agent-test', sha256: '00', bootLine: ['sh', '-c', wanted.script ?? 'exec sleep 3600'] },
+    agent: {
+      configMapName: 'windlass-agent-test',
+      program: { protocol: 'windlass' as const, sha256: '00' },
+      bootLine: ['sh', '-c', wanted.script ?? 'exec sleep 3600'],
+    },
     prepares: false,
   };
 }
@@ -243,7 +247,11 @@ describe('what a real kubelet says, by the table', () => {
 
   it('a missing ConfigMap shows while its grace lasts', async () => {
     const input = inputFor({});
-    const agent = { configMapName: 'windlass-agent-00ff', sha256: '00', bootLine: ['sh'] };
+    const agent = {
+      configMapName: 'windlass-agent-00ff',
+      program: { protocol: 'windlass' as const, sha256: '00' },
+      bootLine: ['sh'],
+    };
     await cluster.create('pods', composePod({ ...input, agent }));
     const verdict = await judged(input, (seen) => seen.kind === 'waiting' && /windlass-agent-00ff" not found/.test(seen.message));
     expect(verdict).toMatchObject({ kind: 'waiting', reason: 'storage' });

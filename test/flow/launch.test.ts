@@ -3,6 +3,7 @@ import { podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { crashFlow, killPoints } from '../support/crash-flow.ts';
 import { mainFlow } from '../support/main-flow.ts';
+import { flushAll } from '../support/recover-flow.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let embedded: EmbeddedCluster;
@@ -67,6 +68,9 @@ describe('on the embedded cluster', () => {
       const record = await other.ready('guest');
       expect(record.workspace).toMatchObject({ mode: 'existing_claim', claimUid: claim.metadata?.uid, created: false });
       await other.exec('guest', ['/bin/sh', '-c', 'echo theirs > file']);
+      await flushAll(other);
+      expect(await other.operator.recover({ dryRun: false })).toMatchObject({ recovered: 1, failed: 0 });
+      expect((await other.operator.inventory.read('guest'))?.workspace).toEqual(record.workspace);
       await other.operator.producer.teardown({ version: 1, instanceId: 'guest' });
       await other.gone('guest');
       const kept = await other.cluster.read('persistentvolumeclaims', claimName);

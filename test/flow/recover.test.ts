@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { epochName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { flushAll, recoverFlow, sweepReport } from '../support/recover-flow.ts';
+import { broken, recoverMany } from '../support/recover-many.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { inProcess } from '../unit/cli/run.ts';
 
@@ -34,6 +35,16 @@ describe('C36: Redis flushed under live instances', () => {
   it('deletes nothing, and a recovery brings every record back without touching a Pod', async () => {
     await recoverFlow(world, 5);
   }, 180_000);
+});
+
+describe('C36: Redis flushed under load', () => {
+  it('loses no record, Pod or claim; launches go on, and removals that were under way are finished', async () => {
+    const figures = await recoverMany(12, async ({ operator }) => {
+      const report = await operator.recover({ dryRun: false });
+      expect(report.items.filter((item) => item.outcome === 'failed')).toEqual([]);
+    });
+    expect(broken(figures), JSON.stringify(figures)).toEqual([]);
+  });
 });
 
 describe('with recovery.onLost: rebuild', () => {

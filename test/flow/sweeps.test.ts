@@ -87,7 +87,7 @@ afterAll(async () => {
 beforeEach(() => rules());
 
 describe('C39: every kind that the shipped Role lets us create', () => {
-  it('is found when leaked, removed in the second pass, and a dry run says so without doing it', async () => {
+  it('is found when leaked, removed in the second pass with rule and evidence (C45), and a dry run says so without doing it', async () => {
     const role = parseAllDocuments(await readFile(join(root, 'deploy/base/rbac.yaml'), 'utf8'))
       .map((document) => document.toJS())
       .find((document) => document.kind === 'Role');
@@ -113,7 +113,6 @@ describe('C39: every kind that the shipped Role lets us create', () => {
       const reports = await run(['orphans', 'config-maps'], { dryRun: pass === 'dry' });
       for (const [kind, name] of leaked) {
         const entry = reports.map((report) => entryOf(report, name)).find((found) => found !== undefined);
-        // C45: what was decided says why.
         expect(entry, `${kind} in the ${pass} pass`).toMatchObject({
           kind,
           action,
@@ -235,11 +234,18 @@ describe('records', () => {
     const record = await world.ready('ghost');
     await world.cluster.remove('pods', podName(record.hash), { uid: record.pod?.uid ?? '', graceSeconds: 1 });
     await expect.poll(() => world.cluster.read('pods', podName(record.hash)), { timeout: 20_000 }).toBeUndefined();
-    // A worker's watch writes it down; the sweep marks the claim, so that a recovery knows it from the rest of a removal.
+    // A worker's watch marks the claim and writes it down, so that a recovery knows it from the rest of a removal.
     await world.until('ghost', (current) => current?.state === 'lost');
+    const marked = async () =>
+      (await world.cluster.read('persistentvolumeclaims', claimName(record.hash)))?.metadata?.annotations?.[keys.retained];
+    expect(await marked()).toBe('true');
+    expect(entryOf(await one('ghosts'), 'ghost')).toBeUndefined();
+    // Where the worker could not, the sweep does.
+    await world.cluster.patch('persistentvolumeclaims', claimName(record.hash), {
+      metadata: { annotations: { [keys.retained]: null } },
+    });
     expect(entryOf(await one('ghosts'), 'ghost')).toMatchObject({ rule: 'claim_not_marked', action: 'done' });
-    const claim = await world.cluster.read('persistentvolumeclaims', claimName(record.hash));
-    expect(claim?.metadata?.annotations?.[keys.retained]).toBe('true');
+    expect(await marked()).toBe('true');
 
     await world.operator.producer.launch({ version: 1, instanceId: 'ghost', profile: 'node' });
     const again = await world.ready('ghost');

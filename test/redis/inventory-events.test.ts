@@ -2,6 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { begin, intend, tag, until, useWorld } from './inventory-support.ts';
 
 const world = useWorld();
+/** Than a test may take: a wait of that time that ends was ended by something else. */
+const longer = 120_000;
 
 async function chatter(id: string, count: number) {
   const inventory = await world.open({
@@ -56,30 +58,31 @@ describe('waiting for an event', () => {
     const other = await world.open({ holder: 'worker-2' });
     const { lease } = await begin(inventory, 'a', await intend(inventory, 'a'));
     let woken = false;
-    const waiting = other.waitForEvent('a', 1, 20_000).then(() => {
+    const waiting = other.waitForEvent('a', 1, longer).then(() => {
       woken = true;
     });
     await until(async () => Number((await world.raw.pubsub('NUMSUB', `${tag}:event`))[1]) > 0);
     expect(woken).toBe(false);
-    const start = performance.now();
     await inventory.write(lease, { events: [{ type: 'ready' }] });
     await waiting;
-    expect(performance.now() - start).toBeLessThan(1500);
+    expect(woken).toBe(true);
   });
 
   test('ends at once when the event is there already, at its time when none comes, and when aborted', async () => {
     const { inventory } = world;
     await intend(inventory, 'a');
-    const timed = async (wait: Promise<void>) => {
-      const start = performance.now();
-      await wait;
-      return performance.now() - start;
-    };
-    expect(await timed(inventory.waitForEvent('a', 0, 20_000))).toBeLessThan(1000);
-    expect(await timed(inventory.waitForEvent('a', 1, 150))).toBeGreaterThan(140);
+    await inventory.waitForEvent('a', 0, longer);
+    await inventory.waitForEvent('a', 1, 150);
+    expect(await inventory.events('a', 1, 10)).toEqual([]);
+    await inventory.waitForEvent('a', 1, longer, AbortSignal.abort());
     const abort = new AbortController();
-    setTimeout(() => abort.abort(), 50);
-    expect(await timed(inventory.waitForEvent('a', 1, 20_000, abort.signal))).toBeLessThan(1500);
-    expect(await timed(inventory.waitForEvent('a', 1, 20_000, AbortSignal.abort()))).toBeLessThan(1000);
+    let ended = false;
+    const waiting = inventory.waitForEvent('a', 1, longer, abort.signal).then(() => {
+      ended = true;
+    });
+    await until(async () => Number((await world.raw.pubsub('NUMSUB', `${tag}:event`))[1]) > 0);
+    expect(ended).toBe(false);
+    abort.abort();
+    await waiting;
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ListOptions } from '../../src/inventory/port.ts';
-import { begin, intend, launchOf, ready, remove, tearDown, useWorld } from './inventory-support.ts';
+import { begin, intend, launchOf, ready, refusal, remove, tag, tearDown, useWorld } from './inventory-support.ts';
 
 const world = useWorld();
 
@@ -123,4 +123,73 @@ test('two installations on one Redis do not see each other', async () => {
   expect((await second.list({ limit: 10 })).items).toEqual([]);
   expect(await second.intendLaunch(launchOf('a', { owner: 'bob', requestHash: 'x' }))).toMatchObject({ kind: 'accepted' });
   expect(await inventory.read('a')).toMatchObject({ owner: 'ann', state: 'ready' });
+});
+
+describe('some fields of many records', () => {
+  const key = (id: string) => `${tag}:record:${world.inventory.hashOf(id)}`;
+
+  test('are as the whole records have them, in the order asked for, with undefined where there is none', async () => {
+    const { inventory } = world;
+    const ids = ['é / 1', 'nobody', 'b'];
+    for (const id of ['b', 'é / 1']) await ready(inventory, id);
+    const fields = ['instanceId', 'state', 'generation', 'fence', 'creates', 'pod', 'lifetime', 'missing'] as const;
+    const read = await inventory.readFields(ids.map(inventory.hashOf), fields);
+    for (const [at, id] of ids.entries()) {
+      const whole = await inventory.read(id);
+      if (whole === undefined) expect(read[at]).toBeUndefined();
+      else for (const field of fields) expect([id, field, read[at]?.[field]]).toEqual([id, field, whole[field]]);
+    }
+    expect(await inventory.readFields([], fields)).toEqual([]);
+  });
+
+  test('tell which objects are not those of their records', async () => {
+    const { inventory } = world;
+    const pod = { name: 'p', uid: 'uid-1', node: '', ip: '', createdByGeneration: 1 };
+    const workspace = { mode: 'managed_pvc', claimName: 'c', claimUid: 'uid-2', created: true, createdByGeneration: 1 } as const;
+    const { lease } = await begin(inventory, 'a', await intend(inventory, 'a'));
+    await inventory.write(lease, { set: { pod, workspace } });
+    await ready(inventory, 'bare');
+    const objects = ['a', 'bare', 'nobody', 'a'].map((id, at) => ({
+      hash: inventory.hashOf(id),
+      uid: at === 3 ? 'uid-3' : 'uid-1',
+      at,
+    }));
+    const places = async (kind: 'pods' | 'persistentvolumeclaims', uids = objects) =>
+      (await inventory.unrecorded(kind, uids)).map(({ at }) => at);
+    expect(await places('pods')).toEqual([1, 2, 3]);
+    expect(await places('persistentvolumeclaims')).toEqual([0, 1, 2, 3]);
+    expect(await places('persistentvolumeclaims', [{ ...objects[0], uid: 'uid-2' } as (typeof objects)[number]])).toEqual([]);
+    expect(await places('pods', [])).toEqual([]);
+    await world.raw.set(key('nobody'), 'no hash');
+    expect(await refusal(inventory.unrecorded('pods', objects))).toBe('invariant_broken');
+  });
+
+  test('are listed page by page like whole records', async () => {
+    const { inventory } = world;
+    for (const id of ['a', 'b', 'c']) await ready(inventory, id, { owner: id === 'b' ? 'bob' : 'ann' });
+    await intend(inventory, 'd');
+    const first = await inventory.listFields(['instanceId'], { states: ['ready'], limit: 2 });
+    const rest = await inventory.listFields(['instanceId'], { states: ['ready'], limit: 2, cursor: first.nextCursor as string });
+    expect([...first.items, ...rest.items].map((item) => item.instanceId).sort()).toEqual(['a', 'b', 'c']);
+    expect(rest.nextCursor).toBeNull();
+  });
+
+  test.each([
+    ['a newer schema', { schema: '2' }, 'record_newer'],
+    ['a state of a newer Windlass', { state: 'hibernating' }, 'record_newer'],
+    ['a field that is no JSON', { pod: '{' }, 'invariant_broken'],
+  ])('with %s in one record are refused, all of them', async (_name, written, code) => {
+    await ready(world.inventory, 'a');
+    await ready(world.inventory, 'b');
+    await world.raw.hset(key('b'), written);
+    expect(await refusal(world.inventory.readFields(['a', 'b'].map(world.inventory.hashOf), ['pod']))).toBe(code);
+  });
+
+  test('that a record lacks, or a key that is none, are refused', async () => {
+    await ready(world.inventory, 'a');
+    await world.raw.hdel(key('a'), 'creates');
+    expect(await refusal(world.inventory.readFields([world.inventory.hashOf('a')], ['creates']))).toBe('invariant_broken');
+    await world.raw.set(key('b'), 'no hash');
+    expect(await refusal(world.inventory.readFields([world.inventory.hashOf('b')], ['pod']))).toBe('invariant_broken');
+  });
 });

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto';
-import { bootstrapCommand, bootstrapInput, bootstrapProof } from '../../agent/delivery.ts';
+import { bootstrapExec } from '../../agent/bootstrap-exec.ts';
 import { WindlassError } from '../../errors.ts';
 import { prepares } from '../compose-input.ts';
 import { judge, waitOutcome } from '../pod-judge.ts';
 import { repositoryScript } from '../repository.ts';
 import { checkpointOf, foundAsLeft } from '../resume.ts';
 import type { Stage, StageContext } from '../stage.ts';
+import { uploadAgent } from '../upload-agent.ts';
 
 /** One exec hands the Pod everything that must not be in its spec; the start marker comes last (I17). */
 export const bootstrap: Stage = {
@@ -17,7 +18,13 @@ export const bootstrap: Stage = {
     if (foundAsLeft(context.record())) return { kind: 'done' };
     const before = await judge(context);
     if (before.kind === 'waiting' && before.reason !== 'preparing') return waitOutcome(context, before);
-    if (checkpointOf(context.record(), 'bootstrap') !== 'bootstrapped') await deliver(context);
+    if (checkpointOf(context.record(), 'bootstrap') !== 'bootstrapped') {
+      if (context.profile.agent.delivery === 'upload') {
+        context.lease.assertHeld();
+        await uploadAgent(context, { pod: context.record().pod?.name ?? '', signal: context.stageSignal });
+      }
+      await deliver(context);
+    }
     if (!prepares(context.payload)) return { kind: 'done' };
     const verdict = await judge(context);
     return verdict.kind === 'running' && verdict.started ? { kind: 'done' } : waitOutcome(context, preparing(verdict));
@@ -45,14 +52,15 @@ async function deliver(context: StageContext): Promise<void> {
   };
   const target = { pod: record().pod?.name ?? '', container: profile.mainContainer };
   context.lease.assertHeld();
-  const result = await cluster.exec(target, bootstrapCommand(), {
-    stdin: bootstrapInput(input),
+  const { command, stdin, proof } = bootstrapExec(profile.agent.protocol, input);
+  const result = await cluster.exec(target, command, {
+    stdin,
     signal: context.stageSignal,
     instance: hash,
     timeoutMs: 60_000,
   });
   // The exit code alone is no proof: a proxy may end the stream early and call it success (C58).
-  if (result.exitCode !== 0 || !result.stdout.includes(bootstrapProof(input))) {
+  if (result.exitCode !== 0 || !result.stdout.includes(proof)) {
     throw new WindlassError(
       'exec_lost',
       `Setting up the workspace ended with exit code ${result.exitCode} and no proof of success.`,

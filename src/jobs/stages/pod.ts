@@ -2,6 +2,7 @@ import { WindlassError } from '../../errors.ts';
 import { comparePod } from '../../kubernetes/admission.ts';
 import { composePod } from '../../kubernetes/compose.ts';
 import { ensureAgent } from '../agent-config.ts';
+import { composedAgent } from '../agent-program.ts';
 import { composeInput } from '../compose-input.ts';
 import { createOrAdopt } from '../create.ts';
 import { judge, waitOutcome } from '../pod-judge.ts';
@@ -58,7 +59,7 @@ async function keepSnapshot(context: StageContext): Promise<void> {
 
 async function createPod(context: StageContext) {
   await Promise.all([ensureAgent(context, 'once'), keepSnapshot(context)]);
-  const wanted = composePod(composeInput(context, 'pods'));
+  const wanted = composePod(composeInput(context, 'pods', await composedAgent(context)));
   const generation = context.record().generation;
   const created = await createOrAdopt(context, {
     kind: 'pods',

@@ -8,6 +8,7 @@ import { composeInput } from '../compose-input.ts';
 import { createOrAdopt } from '../create.ts';
 import { removeByUid } from '../remove.ts';
 import { resumes } from '../resume.ts';
+import { retainClaim } from '../retain.ts';
 import type { RemoveContext, RemoveOutcome, Stage, StageContext, StageOutcome } from '../stage.ts';
 
 /** Where the work lives. Never waits for Bound and never reads StorageClasses: most classes bind at the first Pod. */
@@ -42,7 +43,7 @@ export const workspace: Stage = {
 const done = (record: WorkspaceRecord): StageOutcome => ({ kind: 'done', write: { set: { workspace: record } } });
 
 async function managedClaim(context: StageContext): Promise<StageOutcome> {
-  const wanted = composeClaim(composeInput(context, 'persistentvolumeclaims'));
+  const wanted = composeClaim(composeInput(context, 'persistentvolumeclaims', undefined));
   const generation = context.record().generation;
   const created = await createOrAdopt(context, {
     kind: 'persistentvolumeclaims',
@@ -108,10 +109,8 @@ export function claimProblem(claim: V1PersistentVolumeClaim | undefined): string
 /** Marks the claim, so that sweeps and recovery know that it is kept on purpose. */
 async function keepClaim(context: RemoveContext, recorded: WorkspaceRecord): Promise<RemoveOutcome> {
   if (!recorded.created) return { kind: 'gone' };
-  context.lease.assertHeld();
   const claim = await context.cluster.read('persistentvolumeclaims', recorded.claimName, { signal: context.signal });
   if (claim?.metadata?.uid !== recorded.claimUid) return { kind: 'gone', set: { workspace: null } };
-  const body = { metadata: { uid: recorded.claimUid, annotations: { 'windlass.dev/retained': 'true' } } };
-  await context.cluster.patch('persistentvolumeclaims', recorded.claimName, body, { signal: context.signal });
+  await retainClaim(context.cluster, { workspace: recorded }, context.lease.assertHeld, context.signal);
   return { kind: 'gone' };
 }

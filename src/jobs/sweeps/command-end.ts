@@ -6,14 +6,21 @@ import { aboutRecord } from './records.ts';
 /** How often an instance whose command still runs is asked, in seconds. */
 export const commandLookSeconds = 60;
 
+type Asked = Pick<InstanceRecord, 'request' | 'state' | 'agent' | 'exitCode'>;
+
 /** True while the request's command may end, and nobody has told its end. */
-export function awaitsCommand(record: InstanceRecord): boolean {
+export function awaitsCommand(record: Asked): boolean {
   const { command } = record.request.payload as { command?: readonly string[] };
   return record.state === 'ready' && command !== undefined && record.agent !== null && record.exitCode === null;
 }
 
 /** The end of the command as an event and as the record's exit code, once (contract §4); undefined while it runs. */
-export function commandEnd(pass: Pass, seen: InstanceRecord, info: InstanceInfo, now: number): Found | undefined {
+export function commandEnd(
+  pass: Pass,
+  seen: Pick<InstanceRecord, 'hash' | 'instanceId' | 'pod' | 'updatedAt'>,
+  info: InstanceInfo,
+  now: number,
+): Found | undefined {
   const { exitCode = null, signal = null } = info.command ?? {};
   if (exitCode === null) return undefined;
   const ended = { exitCode, ...(signal === null ? {} : { signal }) };

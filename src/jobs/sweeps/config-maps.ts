@@ -4,6 +4,7 @@ import { keys } from '../../kubernetes/ownership.ts';
 import { isAgentInUse } from '../agent-config.ts';
 import type { SweepEntry } from '../context.ts';
 import { snapshotMap } from '../snapshots.ts';
+import { ahead } from './ahead.ts';
 import { ownedPages } from './owned.ts';
 import { ageSeconds, type Found, type Pass, type SweepPlan, serverNow, underLease } from './pass.ts';
 import { due, keep, type Sighting, type Verdict } from './verdict.ts';
@@ -56,12 +57,12 @@ async function judge(pass: Pass, meta: V1ObjectMeta, now: number, before: boolea
 /** Everybody's Pods, not only ours: what is named somewhere is alive (I20). */
 async function findUsers(pass: Pass): Promise<ReadonlySet<string>> {
   const names = new Set<string>();
-  for await (const page of pass.cluster.list('pods', '', { signal: pass.signal })) {
+  for await (const page of ahead(pass.cluster.list('pods', '', { signal: pass.signal }))) {
     for (const pod of page) for (const name of mapsNamedBy(pod)) names.add(name);
   }
   let cursor: string | undefined;
   do {
-    const page = await pass.inventory.list({ limit: 200, ...(cursor === undefined ? {} : { cursor }) });
+    const page = await pass.inventory.listFields(['snapshot'], { limit: 500, ...(cursor === undefined ? {} : { cursor }) });
     for (const record of page.items) names.add(snapshotMap(record.snapshot));
     cursor = page.nextCursor ?? undefined;
   } while (cursor !== undefined);

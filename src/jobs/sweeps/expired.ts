@@ -23,15 +23,34 @@ export const expired: SweepPlan = {
     const now = await earliestNow(pass);
     const soon = now + pass.settings.graceSeconds * 1000;
     const due = await pass.inventory.expired(soon, batch);
-    const records = await Promise.all(due.map((hash) => pass.inventory.readByHash(hash)));
+    const records = await pass.inventory.readFields(due, [...judged, 'cluster']);
     const mine = records.filter((record) => record !== undefined).filter((record) => record.cluster === pass.cluster.name);
     pass.looked(mine.length);
     yield* await Promise.all(mine.map((record) => find(pass, record, now, undefined)));
-    for await (const page of recordPages(pass, ['failed']))
+    for await (const page of recordPages(pass, ['failed'], judged))
       yield* await Promise.all(page.map((record) => find(pass, record, now, undefined)));
     yield* inside(pass, now);
   },
 };
+
+/** The fields of a record that the look needs; what is done is decided on the whole record. */
+export const judged = [
+  'hash',
+  'instanceId',
+  'state',
+  'generation',
+  'pod',
+  'agent',
+  'workspace',
+  'lifetime',
+  'readyAt',
+  'updatedAt',
+  'expiresAt',
+] as const;
+type Judged = Pick<InstanceRecord, (typeof judged)[number]>;
+/** And of one that may be looked into. */
+const lookedInto = [...judged, 'request', 'exitCode'] as const;
+type LookedInto = Pick<InstanceRecord, (typeof lookedInto)[number]>;
 
 /** Over only when Redis and the cluster both say so: one clock that jumps must not end every instance at once. */
 async function earliestNow(pass: Pass): Promise<number> {
@@ -41,7 +60,7 @@ async function earliestNow(pass: Pass): Promise<number> {
 /** Rate-limited: the others have their turn in the next passes. Idleness can only shorten a life. */
 async function* inside(pass: Pass, now: number): AsyncGenerator<Found> {
   let asked = 0;
-  for await (const page of recordPages(pass, ['ready'])) {
+  for await (const page of recordPages(pass, ['ready'], lookedInto)) {
     for (const record of page) {
       if (asked >= looksPerPass) return;
       const idle = mayBeIdle(record, now);
@@ -56,33 +75,36 @@ async function* inside(pass: Pass, now: number): AsyncGenerator<Found> {
   }
 }
 
-const idleSecondsOf = (record: InstanceRecord): number => Number(record.lifetime?.idleSeconds ?? 0);
+const idleSecondsOf = (record: Judged): number => Number(record.lifetime?.idleSeconds ?? 0);
 
-function mayBeIdle(record: InstanceRecord, now: number): boolean {
+function mayBeIdle(record: Judged, now: number): boolean {
   const seconds = idleSecondsOf(record);
   return seconds > 0 && now - record.readyAt >= seconds * 1000;
 }
 
 /** A quarter of the idle time is exact enough. */
-function everySeconds(record: InstanceRecord, idle: boolean): number {
+function everySeconds(record: LookedInto, idle: boolean): number {
   const forIdle = idle ? Math.max(60, Math.round(idleSecondsOf(record) / 4)) : Number.POSITIVE_INFINITY;
   return Math.min(forIdle, awaitsCommand(record) ? commandLookSeconds : Number.POSITIVE_INFINITY);
 }
 
 /** Since when nothing happened in it (its own clock, which is its node's); undefined = not known: that counts as active (I20). */
-function activeAt(record: InstanceRecord, info: InstanceInfo | undefined): number | undefined {
+function activeAt(record: Judged, info: InstanceInfo | undefined): number | undefined {
   if (info === undefined) return undefined;
   return info.last_activity_at === undefined ? record.readyAt : Math.max(record.readyAt, Date.parse(info.last_activity_at));
 }
 
-async function find(pass: Pass, record: InstanceRecord, now: number, idleFrom: number | undefined): Promise<Found> {
-  const warned = (await pass.shelf.get<number>(toldName(record))) === record.expiresAt;
-  const entry = { ...aboutRecord(record, now), ...judgeExpired({ record, now, idleFrom, warned, ...policyOf(pass) }) };
+async function find(pass: Pass, record: Judged, now: number, idleFrom: number | undefined): Promise<Found> {
+  const facts = { record, now, idleFrom, ...policyOf(pass) };
+  const first = judgeExpired({ ...facts, warned: false });
+  // Whether its user was told is asked only where it matters: failed records are many.
+  const warned = first.verdict === 'warn' && (await pass.shelf.get<number>(toldName(record))) === record.expiresAt;
+  const entry = { ...aboutRecord(record, now), ...(warned ? judgeExpired({ ...facts, warned }) : first) };
   return { key: record.hash, entry, act: () => act(pass, record, entry, idleFrom) };
 }
 
 /** Holds the end that the user was told of: a life that was extended is announced again. */
-const toldName = (record: InstanceRecord): string => `told-of-end:${record.hash}`;
+const toldName = (record: Pick<InstanceRecord, 'hash'>): string => `told-of-end:${record.hash}`;
 const toldTtlSeconds = 2 * 86_400;
 
 const policyOf = (pass: Pass) => ({
@@ -90,7 +112,7 @@ const policyOf = (pass: Pass) => ({
   failedSeconds: pass.config.retention.failedSeconds,
 });
 
-function act(pass: Pass, seen: InstanceRecord, entry: SweepEntry, idleFrom: number | undefined): Promise<SweepEntry> {
+function act(pass: Pass, seen: Judged, entry: SweepEntry, idleFrom: number | undefined): Promise<SweepEntry> {
   return underLease(pass, seen.hash, entry, async (lease) => {
     const record = await pass.inventory.readByHash(seen.hash);
     if (record === undefined) return { ...entry, action: 'gone' };
@@ -116,7 +138,7 @@ function act(pass: Pass, seen: InstanceRecord, entry: SweepEntry, idleFrom: numb
 }
 
 export interface ExpiryFacts {
-  readonly record: InstanceRecord;
+  readonly record: Judged;
   /** Redis ms. */
   readonly now: number;
   /** Since when nothing happened in it; undefined = not asked, or not known: that counts as active (I20). */
@@ -151,7 +173,7 @@ export function judgeExpired({ record, now, idleFrom, warned, warnSeconds, faile
 }
 
 /** What was agreed; without a claim there is nothing to suspend to. */
-function endOf(record: InstanceRecord, when: 'onExpire' | 'onIdle'): 'suspend' | 'teardown' {
+function endOf(record: Judged, when: 'onExpire' | 'onIdle'): 'suspend' | 'teardown' {
   const wanted = record.lifetime?.[when] ?? 'teardown';
   return wanted === 'suspend' && (record.workspace?.claimUid ?? '') !== '' ? 'suspend' : 'teardown';
 }

@@ -1,9 +1,9 @@
-import type { V1ObjectMeta } from '@kubernetes/client-node';
 import type { InstanceRecord } from '../../inventory/types.ts';
 import { keys } from '../../kubernetes/ownership.ts';
 import { goneLoss } from '../../kubernetes/pod-loss.ts';
 import type { SweepEntry } from '../context.ts';
 import { lossWrite } from '../loss.ts';
+import { retainClaim } from '../retain.ts';
 import { ownedKinds, ownedPages } from './owned.ts';
 import { type Found, type Pass, type SweepPlan, underLease } from './pass.ts';
 import { aboutRecord, recordPages, requestRemoval } from './records.ts';
@@ -14,23 +14,33 @@ export const ghosts: SweepPlan = {
   kind: 'ghosts',
   breaker: true,
   async *look(pass) {
-    const there = new Map<string, V1ObjectMeta>();
+    // Only what the verdict needs is kept of each object: all their metadata would be hundreds of megabytes.
+    const there: Objects = new Map();
     for (const kind of ownedKinds) {
-      for await (const page of ownedPages(pass, kind)) for (const meta of page.items) there.set(meta.uid ?? '', meta);
+      for await (const page of ownedPages(pass, kind))
+        for (const meta of page.items) there.set(meta.uid ?? '', meta.annotations?.[keys.retained] === 'true');
     }
-    for await (const page of recordPages(pass, ['ready', 'lost', 'suspended'])) {
-      const now = await pass.inventory.now();
-      yield* await Promise.all(page.map((record) => find(pass, record, there, now)));
+    // Of before the records are read: one written since is of age 0.
+    const now = await pass.inventory.now();
+    for await (const page of recordPages(pass, ['ready', 'lost', 'suspended'], judged)) {
+      const found = await Promise.all(page.map((record) => find(pass, record, there, now)));
+      yield* found.filter(({ entry }) => entry.verdict !== 'keep');
     }
   },
 };
 
-async function find(pass: Pass, record: InstanceRecord, there: ReadonlyMap<string, V1ObjectMeta>, now: number): Promise<Found> {
+/** The fields of a record that the look needs; what is done is decided on the whole record. */
+export const judged = ['hash', 'instanceId', 'state', 'generation', 'run', 'pod', 'workspace', 'updatedAt'] as const;
+type Judged = Pick<InstanceRecord, (typeof judged)[number]>;
+/** UID → whether it is marked as kept on purpose. */
+type Objects = Map<string, boolean>;
+
+async function find(pass: Pass, record: Judged, there: Objects, now: number): Promise<Found> {
   const key = `${record.hash} ${record.generation} ${record.run}`;
   const pod = record.pod !== null && there.has(record.pod.uid);
   const claimUid = record.workspace?.claimUid ?? '';
   const claim = claimUid !== '' && (there.has(claimUid) || (!pod && (await claimIsThere(pass, record))));
-  const kept = there.get(claimUid)?.annotations?.[keys.retained] === 'true';
+  const kept = there.get(claimUid) === true;
   const about = aboutRecord(record, now);
   const sighting = { before: pass.seenBefore(key), ageSeconds: about.ageSeconds };
   const entry = { ...about, ...judgeGhost({ record, pod, claim, kept, sighting, graceSeconds: pass.settings.graceSeconds }) };
@@ -38,7 +48,7 @@ async function find(pass: Pass, record: InstanceRecord, there: ReadonlyMap<strin
 }
 
 /** By name, whatever its labels: a claim that Windlass did not make is in no listing of ours. */
-async function claimIsThere(pass: Pass, record: InstanceRecord): Promise<boolean> {
+async function claimIsThere(pass: Pass, record: Pick<InstanceRecord, 'workspace'>): Promise<boolean> {
   const recorded = record.workspace;
   if (recorded === null || recorded.claimUid === '') return false;
   const claim = await pass.cluster.read('persistentvolumeclaims', recorded.claimName, { signal: pass.signal });
@@ -46,7 +56,7 @@ async function claimIsThere(pass: Pass, record: InstanceRecord): Promise<boolean
 }
 
 /** A record that was written after the listing names a Pod that the listing cannot have: only a GET under the lease decides. */
-function act(pass: Pass, seen: InstanceRecord, entry: SweepEntry): Promise<SweepEntry> {
+function act(pass: Pass, seen: Judged, entry: SweepEntry): Promise<SweepEntry> {
   return underLease(pass, seen.hash, entry, async (lease) => {
     const record = await pass.inventory.readByHash(seen.hash);
     if (record === undefined) return { ...entry, action: 'gone' };
@@ -60,7 +70,7 @@ function act(pass: Pass, seen: InstanceRecord, entry: SweepEntry): Promise<Sweep
     if (again.verdict !== entry.verdict || record.updatedAt !== seen.updatedAt) return { ...again, action: 'changed' };
     if (again.verdict === 'teardown')
       return requestRemoval(pass, record, again, { keepWorkspace: false, reason: 'its Pod and its workspace are gone' });
-    if (record.workspace?.created) await retain(pass, record, lease.assertHeld);
+    await retainClaim(pass.cluster, record, lease.assertHeld, pass.signal);
     if (again.verdict === 'settle' || record.pod === null) return { ...again, action: 'done' };
     const loss = goneLoss(record.pod, pass.cluster.pods.eventsOf(record.pod.uid));
     await pass.inventory.write(lease, lossWrite(record, loss, await pass.inventory.now()));
@@ -74,16 +84,8 @@ async function podIsThere(pass: Pass, record: InstanceRecord): Promise<boolean> 
   return pod?.metadata?.uid === record.pod.uid;
 }
 
-/** Should Redis be lost before the next run, the claim is one that is kept, not the rest of a removal. */
-async function retain(pass: Pass, record: InstanceRecord, assertHeld: () => void): Promise<void> {
-  assertHeld();
-  const { claimName = '', claimUid = '' } = record.workspace ?? {};
-  const body = { metadata: { uid: claimUid, annotations: { [keys.retained]: 'true' } } };
-  await pass.cluster.patch('persistentvolumeclaims', claimName, body, { signal: pass.signal });
-}
-
 export interface GhostFacts {
-  readonly record: InstanceRecord;
+  readonly record: Judged;
   readonly pod: boolean;
   readonly claim: boolean;
   /** The claim is marked as kept on purpose. */

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { createAgentClient } from '../../agent/client.ts';
 import type { InstanceInfo } from '../../agent/protocol.ts';
 import { asWindlassError } from '../../errors.ts';
 import type { InstanceRecord } from '../../inventory/types.ts';
 import { openRecordedChannel } from '../agent-channel.ts';
+import { agentClient } from '../agent-instance.ts';
 import type { Pass } from './pass.ts';
 
 /** Of one look into a Pod. */
@@ -15,11 +15,12 @@ const lookMs = 10_000;
  */
 export async function lookInside(
   pass: Pass,
-  record: InstanceRecord,
+  record: Pick<InstanceRecord, 'hash' | 'instanceId' | 'pod' | 'agent'>,
   everySeconds: number,
 ): Promise<InstanceInfo | undefined | 'not asked'> {
   const token = (await pass.inventory.secrets(record.hash)).agentToken;
-  if (token === undefined || record.pod === null) return 'not asked';
+  // An agentctl does not tell when it was used last.
+  if (token === undefined || record.pod === null || record.agent?.protocol === 'agentctl') return 'not asked';
   const turn = randomBytes(8).toString('hex');
   if ((await pass.shelf.putIfAbsent(`look-inside:${record.hash}`, turn, everySeconds)) !== turn) return 'not asked';
   const signal = AbortSignal.any([pass.signal, AbortSignal.timeout(lookMs)]);
@@ -27,7 +28,7 @@ export async function lookInside(
     const opened = await pass.keyring.decrypt(token, record.hash);
     const channel = await openRecordedChannel(pass.cluster, record, { signal, instance: record.hash });
     try {
-      const client = createAgentClient({ host: '127.0.0.1', port: channel.port, token: opened, instanceId: record.instanceId });
+      const client = agentClient(record, 'windlass', { port: channel.port, token: opened });
       return await client.instance(signal);
     } finally {
       await channel.close();

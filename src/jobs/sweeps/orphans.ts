@@ -2,7 +2,7 @@ import type { V1ObjectMeta } from '@kubernetes/client-node';
 import type { InstanceRecord, Tombstone } from '../../inventory/types.ts';
 import { keys } from '../../kubernetes/ownership.ts';
 import type { SweepEntry } from '../context.ts';
-import { hashOf, type OwnedKind, ownedKinds, ownedPages } from './owned.ts';
+import { hashOf, type OwnedKind, ownedKinds, ownedPages, type Page } from './owned.ts';
 import { ageSeconds, type Found, type Pass, type SweepPlan, serverNow, underLease } from './pass.ts';
 import { due, keep, type Sighting, type Verdict } from './verdict.ts';
 
@@ -13,7 +13,7 @@ export const orphans: SweepPlan = {
   async *look(pass) {
     for (const kind of ownedKinds) {
       for await (const page of ownedPages(pass, kind)) {
-        yield* await Promise.all(page.items.map((meta) => find(pass, { kind, meta, now: page.serverTime })));
+        yield* await findIn(pass, kind, page);
       }
     }
   },
@@ -26,18 +26,38 @@ interface Seen {
   readonly now: number;
 }
 
-async function find(pass: Pass, seen: Seen): Promise<Found> {
-  const key = seen.meta.uid ?? '';
-  const entry = await judge(pass, seen, pass.seenBefore(key));
-  return { key, entry, act: () => removeOrphan(pass, seen, entry) };
+/** The fields of a record that a verdict needs: a page of objects is one read of these. */
+const judged = ['state', 'generation', 'creates', 'pod', 'workspace'] as const satisfies (keyof InstanceRecord)[];
+export type Judged = Pick<InstanceRecord, (typeof judged)[number]>;
+
+/** Nearly all of a page are what their records name: only of the others is a record read. */
+async function findIn(pass: Pass, kind: OwnedKind, page: Page): Promise<Found[]> {
+  const named = page.items.map((meta) => ({ meta, uid: meta.uid ?? '', hash: hashOf(meta.name ?? '', kind) }));
+  const strange = await pass.inventory.unrecorded(kind, named.filter(isNamed));
+  const read = await pass.inventory.readFields(
+    strange.map(({ hash }) => hash),
+    judged,
+  );
+  const records = new Map(strange.map(({ hash }, at) => [hash, read[at]]));
+  const found = [...named.filter((object) => !isNamed(object)), ...strange].map(async ({ meta, uid }): Promise<Found> => {
+    const seen = { kind, meta, now: page.serverTime };
+    const entry = await judge(pass, seen, pass.seenBefore(uid), (hash) => records.get(hash));
+    return { key: uid, entry, act: () => removeOrphan(pass, seen, entry) };
+  });
+  return Promise.all(found);
 }
 
-async function judge(pass: Pass, { kind, meta, now }: Seen, before: boolean): Promise<SweepEntry> {
+const isNamed = <T extends { hash: string | undefined; uid: string }>(object: T): object is T & { hash: string } =>
+  object.hash !== undefined && object.uid !== '';
+
+type RecordOf = (hash: string) => Judged | undefined | Promise<Judged | undefined>;
+
+async function judge(pass: Pass, { kind, meta, now }: Seen, before: boolean, recordOf: RecordOf): Promise<SweepEntry> {
   const hash = hashOf(meta.name ?? '', kind);
   const age = ageSeconds(new Date(meta.creationTimestamp ?? now).getTime(), now);
   const about = { kind, name: meta.name ?? '', uid: meta.uid ?? '', ageSeconds: age, action: 'none' } as const;
   if (hash === undefined) return { ...about, rule: 'not_named_by_us', verdict: 'foreign', evidence: {} };
-  const record = await pass.inventory.readByHash(hash);
+  const record = await recordOf(hash);
   const tombstone = record === undefined ? await pass.inventory.tombstoneByHash(hash) : undefined;
   const sighting = { before, ageSeconds: age };
   return { ...about, ...judgeOrphan({ meta, kind, record, tombstone, sighting, graceSeconds: pass.settings.graceSeconds }) };
@@ -48,7 +68,8 @@ function removeOrphan(pass: Pass, { kind }: Seen, entry: SweepEntry): Promise<Sw
   return underLease(pass, hashOf(entry.name, kind) ?? '', entry, async (lease) => {
     const object = await pass.cluster.read(kind, entry.name, { signal: pass.signal });
     if (object?.metadata?.uid !== entry.uid) return { ...entry, action: 'gone' };
-    const again = await judge(pass, { kind, meta: object.metadata, now: serverNow(pass.cluster) }, true);
+    const now = serverNow(pass.cluster);
+    const again = await judge(pass, { kind, meta: object.metadata, now }, true, pass.inventory.readByHash);
     if (again.verdict !== 'delete') return { ...again, action: 'changed' };
     lease.assertHeld();
     const resourceVersion = object.metadata.resourceVersion ?? '';
@@ -60,7 +81,7 @@ function removeOrphan(pass: Pass, { kind }: Seen, entry: SweepEntry): Promise<Sw
 export interface OrphanFacts {
   readonly meta: V1ObjectMeta;
   readonly kind: OwnedKind;
-  readonly record: InstanceRecord | undefined;
+  readonly record: Judged | undefined;
   readonly tombstone: Tombstone | undefined;
   readonly sighting: Sighting;
   readonly graceSeconds: number;
@@ -89,7 +110,7 @@ export function judgeOrphan(facts: OrphanFacts): Verdict {
   return due('delete', 'no_record', { generation }, facts);
 }
 
-function belongs(record: InstanceRecord, kind: OwnedKind, meta: V1ObjectMeta): boolean {
+function belongs(record: Judged, kind: OwnedKind, meta: V1ObjectMeta): boolean {
   const intent = record.creates[kind];
   const recorded = kind === 'pods' ? record.pod?.uid : record.workspace?.claimUid;
   return recorded === meta.uid || intent?.uid === meta.uid || intent?.nonce === meta.annotations?.[keys.nonce];

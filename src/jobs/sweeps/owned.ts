@@ -2,6 +2,7 @@ import type { V1ObjectMeta } from '@kubernetes/client-node';
 import type { CreateRecord } from '../../inventory/types.ts';
 import { keys } from '../../kubernetes/ownership.ts';
 import type { Kind } from '../../kubernetes/port.ts';
+import { ahead } from './ahead.ts';
 import type { Pass } from './pass.ts';
 
 export type OwnedKind = CreateRecord['kind'];
@@ -15,9 +16,8 @@ export interface Page {
 
 /** Metadata of this installation's objects, page by page; counted as looked at. Nobody else's is ever listed (I24). */
 export async function* ownedPages(pass: Pass, kind: Kind): AsyncGenerator<Page> {
-  for await (const page of pass.cluster.listMetadata(kind, `${keys.installation}=${pass.config.installation}`, {
-    signal: pass.signal,
-  })) {
+  const pages = pass.cluster.listMetadata(kind, `${keys.installation}=${pass.config.installation}`, { signal: pass.signal });
+  for await (const page of ahead(pages)) {
     pass.looked(page.items.length);
     yield page;
   }

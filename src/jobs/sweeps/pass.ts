@@ -157,10 +157,18 @@ function reportOf({ tally, startedAt, stopped, ...about }: ReportFacts): SweepRe
     candidates: entries.filter(isCandidate).length,
     deleted: entries.filter((entry) => entry.action === 'deleted').length,
     acted: entries.filter((entry) => entry.action === 'done').length,
+    verdicts: countVerdicts(tally.objects, entries),
     ...(stopped === undefined ? {} : { stopped }),
     entries: entries.slice(0, maxEntries),
     more: Math.max(0, entries.length - maxEntries),
   };
+}
+
+/** What is in order is not among the entries: it is what is left of all that was looked at. */
+function countVerdicts(objects: number, entries: readonly SweepEntry[]): SweepReport['verdicts'] {
+  const counts: Partial<Record<SweepEntry['verdict'], number>> = {};
+  for (const { verdict } of entries) counts[verdict] = (counts[verdict] ?? 0) + 1;
+  return { keep: Math.max(0, objects - entries.length), ...counts };
 }
 
 /** Runs `work` as the only one who acts on this instance (I21); what goes wrong is a line of the report. */

@@ -1,23 +1,42 @@
 import type { InstanceRecord, State } from '../../inventory/types.ts';
 import type { SweepEntry } from '../context.ts';
+import { ahead } from './ahead.ts';
 import { ageSeconds, type Pass } from './pass.ts';
 
-const pageSize = 200;
+const pageSize = 500;
 
-/** The records of this pass's cluster in these states, page by page; counted as looked at. */
-export async function* recordPages(pass: Pass, states: readonly State[]): AsyncGenerator<InstanceRecord[]> {
-  let cursor: string | undefined;
-  do {
-    const page = await pass.inventory.list({ states, limit: pageSize, ...(cursor === undefined ? {} : { cursor }) });
-    const mine = page.items.filter((record) => record.cluster === pass.cluster.name);
+/** These fields of the records of this pass's cluster in these states, page by page; counted as looked at. */
+export async function* recordPages<K extends keyof InstanceRecord>(
+  pass: Pass,
+  states: readonly State[],
+  fields: readonly K[],
+): AsyncGenerator<Pick<InstanceRecord, K>[]> {
+  for await (const page of ahead(listPages(pass, states, fields))) {
+    const mine = page.filter((record) => record.cluster === pass.cluster.name);
     pass.looked(mine.length);
     yield mine;
+  }
+}
+
+async function* listPages<K extends keyof InstanceRecord>(
+  pass: Pass,
+  states: readonly State[],
+  fields: readonly K[],
+): AsyncGenerator<readonly Pick<InstanceRecord, K | 'cluster'>[]> {
+  let cursor: string | undefined;
+  do {
+    const asked = { states, limit: pageSize, ...(cursor === undefined ? {} : { cursor }) };
+    const page = await pass.inventory.listFields([...fields, 'cluster'], asked);
+    yield page.items;
     cursor = page.nextCursor ?? undefined;
   } while (cursor !== undefined);
 }
 
 /** A report's line about a record. Its age is the time since it was last written, by Redis' clock (I28). */
-export function aboutRecord(record: InstanceRecord, now: number): Omit<SweepEntry, 'rule' | 'verdict' | 'evidence'> {
+export function aboutRecord(
+  record: Pick<InstanceRecord, 'instanceId' | 'pod' | 'updatedAt'>,
+  now: number,
+): Omit<SweepEntry, 'rule' | 'verdict' | 'evidence'> {
   const age = ageSeconds(record.updatedAt, now);
   return { kind: 'record', name: record.instanceId, uid: record.pod?.uid ?? '', ageSeconds: age, action: 'none' };
 }

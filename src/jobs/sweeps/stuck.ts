@@ -17,22 +17,22 @@ export const stuck: SweepPlan = {
       for await (const page of ownedPages(pass, kind))
         yield* page.items.flatMap((meta) => terminating(pass, kind, meta, page.serverTime));
     }
-    const states = [
-      'requested',
-      'launching',
-      'rolling_back',
-      'removing',
-      'cleanup_pending',
-      'failed',
-      'lost',
-      'suspended',
-    ] as const;
-    for await (const page of recordPages(pass, states)) {
-      const now = await pass.inventory.now();
-      yield* await Promise.all(page.map((record) => find(pass, record, now)));
+    // Of before the records are read: one written since is of age 0.
+    const now = await pass.inventory.now();
+    for await (const page of recordPages(pass, halfWay, judged)) yield* await findIn(pass, page, now);
+    for await (const page of recordPages(pass, atRest, ['hash', 'creates'])) {
+      const open = page.filter((record) => openCreates(record).length > 0).map(({ hash }) => hash);
+      const read = await pass.inventory.readFields(open, judged);
+      const late = read.filter((record) => record !== undefined);
+      yield* await findIn(pass, late, now);
     }
   },
 };
+
+/** Somebody should be on these. */
+const halfWay = ['requested', 'launching', 'rolling_back', 'removing', 'cleanup_pending'] as const;
+/** Of these, which may be very many, only an open create can be stuck. */
+const atRest = ['failed', 'lost', 'suspended'] as const;
 
 /** The API server finishes a deletion, or a finalizer of somebody else holds it: we can only tell. */
 function terminating(pass: Pass, kind: OwnedKind, meta: V1ObjectMeta, now: number): Found[] {
@@ -48,34 +48,50 @@ function terminating(pass: Pass, kind: OwnedKind, meta: V1ObjectMeta, now: numbe
   return [{ key: meta.uid ?? '', entry: { ...about, rule: 'stays_terminating', verdict: 'report', evidence } }];
 }
 
-async function find(pass: Pass, record: InstanceRecord, now: number): Promise<Found> {
+/** The fields of a record that the look needs; what is done is decided on the whole record. */
+const judged = [
+  'hash',
+  'instanceId',
+  'state',
+  'intent',
+  'generation',
+  'run',
+  'removeUpTo',
+  'creates',
+  'failure',
+  'pod',
+  'updatedAt',
+] as const;
+type Judged = Pick<InstanceRecord, (typeof judged)[number]>;
+
+async function findIn(pass: Pass, page: readonly Judged[], now: number): Promise<Found[]> {
+  const found = await Promise.all(page.map((record) => find(pass, record, now)));
+  return found.filter(({ entry }) => entry.verdict !== 'keep');
+}
+
+async function find(pass: Pass, record: Judged, now: number): Promise<Found> {
   const key = `${record.hash} ${record.generation} ${record.run}`;
-  const entry = await judge(
-    pass,
-    record,
-    now,
-    pass.seenBefore(key),
-    (await pass.inventory.leaseHolder(record.hash)) !== undefined,
-  );
+  const held = async () => (await pass.inventory.leaseHolder(record.hash)) !== undefined;
+  const entry = await judge(pass, record, now, pass.seenBefore(key), held);
   return { key, entry, act: () => act(pass, record, entry) };
 }
 
-async function judge(pass: Pass, record: InstanceRecord, now: number, before: boolean, held: boolean): Promise<SweepEntry> {
+async function judge(
+  pass: Pass,
+  record: Judged,
+  now: number,
+  before: boolean,
+  held: () => Promise<boolean>,
+): Promise<SweepEntry> {
   const about = aboutRecord(record, now);
+  const sighting = { before, ageSeconds: about.ageSeconds };
+  const facts = { record, now, sighting, graceSeconds: pass.settings.graceSeconds };
   const job = isHalfWay(record) ? await pass.jobState(jobOf(record)) : 'missing';
-  const facts = {
-    record,
-    held,
-    job,
-    now,
-    sighting: { before, ageSeconds: about.ageSeconds },
-    graceSeconds: pass.settings.graceSeconds,
-  };
-  return { ...about, ...judgeStuck(facts) };
+  return { ...about, ...judgeStuck({ ...facts, held: await held(), job }) };
 }
 
 /** The queue entry that should be at work on a half-way record. */
-export function jobOf(record: InstanceRecord): JobRef {
+export function jobOf(record: Judged): JobRef {
   const { hash, generation, run, removeUpTo } = record;
   if (removeUpTo === 0 && record.intent === 'present') return { queue: 'launch', jobId: `launch-${hash}-${generation}-${run}` };
   // A newer launch that waits has taken over the record's generation and run.
@@ -83,11 +99,11 @@ export function jobOf(record: InstanceRecord): JobRef {
   return { queue: 'teardown', jobId: `teardown-${hash}-${of}-${at}` };
 }
 
-function act(pass: Pass, seen: InstanceRecord, entry: SweepEntry): Promise<SweepEntry> {
+function act(pass: Pass, seen: Judged, entry: SweepEntry): Promise<SweepEntry> {
   return underLease(pass, seen.hash, entry, async (lease) => {
     const record = await pass.inventory.readByHash(seen.hash);
     if (record === undefined) return { ...entry, action: 'gone' };
-    const again = await judge(pass, record, await pass.inventory.now(), true, false);
+    const again = await judge(pass, record, await pass.inventory.now(), true, async () => false);
     if (again.verdict !== entry.verdict || record.updatedAt !== seen.updatedAt) return { ...again, action: 'changed' };
     if (again.verdict === 'settle') return settleCreates(pass, lease, record, again);
     const added = await pass.inventory.requeue(lease, again.rule === 'job_ended');
@@ -117,20 +133,14 @@ async function settleCreates(pass: Pass, lease: Lease, record: InstanceRecord, e
   return { ...entry, action: 'done', evidence: { ...entry.evidence, removed } };
 }
 
-const openCreates = (record: InstanceRecord): CreateRecord[] => Object.values(record.creates).filter((intent) => intent.open);
-const halfWay: readonly string[] = [
-  'requested',
-  'launching',
-  'rolling_back',
-  'removing',
-  'cleanup_pending',
-] satisfies InstanceRecord['state'][];
-const isHalfWay = (record: InstanceRecord): boolean => halfWay.includes(record.state);
+const openCreates = (record: Pick<InstanceRecord, 'creates'>): CreateRecord[] =>
+  Object.values(record.creates).filter((intent) => intent.open);
+const isHalfWay = ({ state }: Judged): boolean => (halfWay as readonly string[]).includes(state);
 /** A create may land this long after it was sent (I5). */
 const lateCommitMs = 60_000;
 
 export interface StuckFacts {
-  readonly record: InstanceRecord;
+  readonly record: Judged;
   /** Somebody has the instance's lease. */
   readonly held: boolean;
   /** Of the job that should be at work on it. */

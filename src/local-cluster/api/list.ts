@@ -75,6 +75,17 @@ function versionOf(context: ApiContext, query: URLSearchParams, cursor: Cursor |
   return query.get('resourceVersionMatch') === 'Exact' && asked > 0 ? asked : current;
 }
 
+/** Objects are in key order. */
+function firstAfter(objects: readonly KubeObject[], key: string): number {
+  let [low, high] = [0, objects.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (keyOf(objects[middle] as KubeObject) > key) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
 /** One page of a list. The pages of a list agree with each other whatever happens in between, or end in 410. */
 export function listObjects(
   context: ApiContext,
@@ -97,13 +108,18 @@ export function listObjects(
       { continue: again },
     );
   }
-  const start = cursor ? objects.findIndex((object) => keyOf(object) > cursor.after) : 0;
-  const visible = (start < 0 ? [] : objects.slice(start)).filter(
-    (object) => matches(object) && !(hideForMs > 0 && context.hidden(object.metadata.uid, hideForMs)),
-  );
+  const selected = Boolean(query.get('labelSelector') || query.get('fieldSelector'));
+  const shown = (object: KubeObject): boolean =>
+    matches(object) && !(hideForMs > 0 && context.hidden(object.metadata.uid, hideForMs));
+  // Only a list without a selector says how many remain: with one, a page looks no further than its end.
+  const enough = limit > 0 && selected ? limit + 1 : Number.POSITIVE_INFINITY;
+  const visible: KubeObject[] = [];
+  for (let at = cursor ? firstAfter(objects, cursor.after) : 0; at < objects.length && visible.length < enough; at += 1) {
+    const object = objects[at] as KubeObject;
+    if (shown(object)) visible.push(object);
+  }
   if (limit <= 0 || visible.length <= limit) return { items: visible, metadata: { resourceVersion: String(version) } };
   const items = visible.slice(0, limit);
-  const selected = query.get('labelSelector') || query.get('fieldSelector');
   return {
     items,
     metadata: {

@@ -1,7 +1,8 @@
 import { lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { bootstrapCommand, bootstrapInput, bootstrapProof } from '../../../src/agent/delivery.ts';
+import { bootstrapCommand } from '../../../src/agent/boot.ts';
+import { bootstrapInput, bootstrapProof } from '../../../src/agent/delivery.ts';
 import { input, Pod, sink } from './harness.ts';
 
 let pod: Pod;

@@ -1,9 +1,11 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { agentConfigMap, bootLine } from '../../../src/agent/delivery.ts';
+import { type AgentProgram, bootLine } from '../../../src/agent/boot.ts';
+import { agentConfigMap } from '../../../src/agent/delivery.ts';
 import { outcome, Pod, until } from './harness.ts';
 
+const other: AgentProgram = { protocol: 'windlass', sha256: '0'.repeat(64) };
 let pod: Pod;
 beforeEach(async () => {
   pod = await Pod.create();
@@ -14,7 +16,7 @@ const prepared = () => existsSync(join(pod.run, 'prepared'));
 
 it('is not prepared while it boots again, although it was before', async () => {
   writeFileSync(join(pod.run, 'prepared'), '');
-  const ended = outcome(pod.spawn(['/bin/sh', '-c', bootLine('0'.repeat(64))[2]!]));
+  const ended = outcome(pod.spawn(['/bin/sh', '-c', bootLine(other)[2]!]));
   expect((await ended).code).toBe(74);
   expect(prepared()).toBe(false);
 });
@@ -135,7 +137,7 @@ it('kills on SIGTERM what does not listen to it', async () => {
 it('boots only the agent that was asked for, and says what the image lacks', async () => {
   const { sha256 } = agentConfigMap('test');
   writeFileSync(join(pod.agentDir, 'agent.mjs'), 'console.log("other")');
-  expect(await outcome(pod.spawn(bootLine(sha256)))).toMatchObject({
+  expect(await outcome(pod.spawn(bootLine({ protocol: 'windlass', sha256 })))).toMatchObject({
     code: 74,
     stdout: '',
     stderr: expect.stringContaining('not the agent'),
@@ -150,7 +152,7 @@ it('boots only the agent that was asked for, and says what the image lacks', asy
 });
 
 it('has nothing in its boot line that Kubernetes would expand', () => {
-  for (const part of bootLine('0'.repeat(64))) expect(part).not.toMatch(/\$[($]/);
+  for (const part of bootLine(other)) expect(part).not.toMatch(/\$[($]/);
 });
 
 async function stop(child: ReturnType<Pod['entry']>): Promise<void> {

@@ -5,15 +5,9 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
+import { bootLine, bootstrapCommand } from '../../../src/agent/boot.ts';
 import { type AgentClient, createAgentClient } from '../../../src/agent/client.ts';
-import {
-  agentConfigMap,
-  type BootstrapInput,
-  bootLine,
-  bootstrapCommand,
-  bootstrapInput,
-  bootstrapProof,
-} from '../../../src/agent/delivery.ts';
+import { agentConfigMap, type BootstrapInput, bootstrapInput, bootstrapProof } from '../../../src/agent/delivery.ts';
 
 export const nonce = 'n'.repeat(64);
 export const input: BootstrapInput = { runtimeEnv: {}, authEnv: {}, secretNames: [], nonce };
@@ -82,7 +76,7 @@ export class Pod {
   }
 
   entry(): ChildProcess {
-    return this.spawn(bootLine(agentConfigMap('test').sha256));
+    return this.spawn(bootLine({ protocol: 'windlass', sha256: agentConfigMap('test').sha256 }));
   }
 
   /** Started, bootstrapped and serving. */

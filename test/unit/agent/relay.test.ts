@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { relayCommand } from '../../../src/agent/delivery.ts';
+import { relayCommand } from '../../../src/agent/boot.ts';
 import { outcome, Pod, until } from './harness.ts';
 
 let pod: Pod;

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { rekeyCommand } from '../../../src/agent/delivery.ts';
+import { rekeyCommand } from '../../../src/agent/boot.ts';
 import { nonce, outcome, Pod, sink, until } from './harness.ts';
 
 let pod: Pod;

@@ -138,10 +138,10 @@ describe('the rebuilt record', () => {
       cluster: { name: 'c', namespace: 'ns' } as Cluster,
       identity,
       state: { kind: 'ready', rule: 'running' },
-      transport: 'port_forward',
+      agent: { id: 'id', port: 8765, transport: 'port_forward', state: 'healthy' },
       now: created.getTime() + 60_000,
       stages: ['workspace', 'pod'],
-      token: 'sealed',
+      secrets: { agentToken: 'sealed' },
       ...fields,
     });
 
@@ -216,5 +216,7 @@ describe('the rebuilt record', () => {
       claimName: 'theirs',
       created: false,
     });
+    const otherClaim = { metadata: { name: 'theirs', uid: 'uid-theirs' } };
+    expect(rebuild({ claim: undefined, pod: theirs, otherClaim }).fields.workspace).toMatchObject({ claimUid: 'uid-theirs' });
   });
 });

@@ -46,7 +46,11 @@ export function composeInput(overrides: Partial<ComposeInput> = {}): ComposeInpu
     profile: profileSchema.parse({ workspace: { mode: 'managed_pvc', size: '10Gi' } }),
     template,
     workspaceClaim: 'windlass-0123456789abcdef0123-workspace',
-    agent: { configMapName: 'windlass-agent-00', sha256: 'cd'.repeat(32), bootLine: ['sh', '-c', 'boot'] },
+    agent: {
+      configMapName: 'windlass-agent-00',
+      program: { protocol: 'windlass' as const, sha256: 'cd'.repeat(32) },
+      bootLine: ['sh', '-c', 'boot'],
+    },
     prepares: true,
     snapshotName: 'ef'.repeat(32),
     ...overrides,

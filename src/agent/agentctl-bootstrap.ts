@@ -1,0 +1,80 @@
+import { sha256 } from '../names.ts';
+import { agentctlPorts } from './agentctl-client.ts';
+import type { BootstrapInput } from './delivery.ts';
+import { agentPort, podPaths } from './protocol.ts';
+
+/** What agentctl is told by environment. After everything of the caller's, so that nobody can set it otherwise. */
+function owned(nonce: string): Record<string, string> {
+  return {
+    AGENTCTL_PORT: String(agentPort),
+    AGENTCTL_INSTANCE_PORT_BASE: String(agentctlPorts.base),
+    AGENTCTL_INSTANCE_PORT_MAX: String(agentctlPorts.max),
+    AGENTCTL_BOOTSTRAP_NONCE: nonce,
+  };
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
+/**
+ * The file that the boot line reads: one, since what is read from a pipe cannot be cut into several without reading too
+ * much. On the memory volume as a whole, secret or not.
+ */
+export function agentctlBootFile(input: BootstrapInput): string {
+  const all = { ...input.runtimeEnv, ...input.authEnv, ...owned(input.nonce) };
+  const lines = Object.entries(all)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, value]) => `export ${name}=${quoted(value)}`);
+  // Where to listen the container's own environment says, as for our agent.
+  const places = [
+    'export AGENTCTL_LISTEN_HOST="$WINDLASS_AGENT_HOST" AGENTCTL_WORKDIR="$WINDLASS_WORKSPACE"',
+    `export HOME="\${WINDLASS_RUN_DIR:-${podPaths.run}}/home"`,
+    `WINDLASS_PREPARE=${quoted(input.prepare ?? '')}`,
+  ];
+  return `${[...lines, ...places].join('\n')}\n`;
+}
+
+/** The sha256 that the Pod must print, as for our own agent. */
+export const agentctlBootProof = (input: BootstrapInput): string => sha256(agentctlBootFile(input));
+
+/**
+ * For pods/exec: takes `agentctlBootFile` through stdin, the start marker last. Needs a POSIX shell and the tools that
+ * uploading needs; exit codes as there. Running it again is harmless.
+ */
+export function agentctlBootCommand(input: BootstrapInput): string[] {
+  const size = Buffer.byteLength(agentctlBootFile(input));
+  const script = `set -ef
+umask 077
+run="\${WINDLASS_RUN_DIR:-${podPaths.run}}"
+for tool in sha256sum mktemp head chmod mv; do
+  command -v "$tool" >/dev/null 2>&1 || { echo "windlass: $tool not found" >&2; exit 127; }
+done
+if [ -L "$run" ] || [ ! -d "$run" ] || [ -L "$run/home" ]; then echo "windlass: $run is not a folder of ours" >&2; exit 73; fi
+part=\`mktemp "$run/boot.XXXXXX"\`
+trap 'rm -f "$part"' EXIT
+head -c ${size} >"$part"
+sum=\`sha256sum <"$part"\`
+if [ "\${sum%% *}" != ${agentctlBootProof(input)} ]; then echo "windlass: the bootstrap arrived damaged" >&2; exit 65; fi
+rm -f "$run/start"
+mkdir -p "$run/home"
+chmod 0700 "$run/home"
+mv -f "$part" "$run/boot.sh"
+: >"$run/start.tmp"
+mv -f "$run/start.tmp" "$run/start"
+echo "windlass: bootstrapped \${sum%% *}"`;
+  return ['/bin/sh', '-c', script];
+}
+
+/**
+ * For pods/exec: ends the agentctl that runs, so that the kubelet starts it anew: its nonce is armed again then. The
+ * container's other processes go with it, which is why nobody does that without need.
+ */
+export function agentctlRestartCommand(): string[] {
+  const run = `"\${WINDLASS_RUN_DIR:-${podPaths.run}}"`;
+  return ['/bin/sh', '-c', `read -r pid <${run}/agent.pid && kill -TERM "$pid"`];
+}
+
+/** For pods/exec: prints the nonce that this Pod was bootstrapped with; exit 3 = it never was. */
+export function agentctlNonceCommand(): string[] {
+  const boot = `"\${WINDLASS_RUN_DIR:-${podPaths.run}}/boot.sh"`;
+  return ['/bin/sh', '-c', `[ -f ${boot} ] || exit 3; . ${boot}; printf %s "$AGENTCTL_BOOTSTRAP_NONCE"`];
+}
