@@ -156,7 +156,12 @@ function exitOf(text: string): { readonly code: number; readonly message?: strin
   if (Number.isInteger(code)) return { code };
   const message = sanitize(status.message ?? 'the command could not be run', 1000);
   // The runtime could not start the command: told as a shell tells it.
-  if (/executable file not found|no such file/i.test(message)) return { code: 127, message };
-  if (/permission denied|is a directory/i.test(message)) return { code: 126, message };
+  if (/executable file not found|no such file/i.test(message)) return { code: 127, message: startWords(message) };
+  if (/permission denied|is a directory/i.test(message)) return { code: 126, message: startWords(message) };
   throw new WindlassError('exec_lost', `The command could not be run: ${message}`);
+}
+
+/** The runtime's own words about the program, without what API server, kubelet and runtime put around them. */
+function startWords(message: string): string {
+  return `windlass: ${/exec: ("[^"]*": .+?)(?:: unknown)?$/.exec(message)?.[1] ?? message}`;
 }

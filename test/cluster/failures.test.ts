@@ -135,15 +135,14 @@ describe('a launch that cannot succeed says why, keeps the evidence and leaves n
 describe('exec', () => {
   const run = (...args: string[]) => inProcess(['--config', world.loaded.file, 'exec', ...args]);
 
-  it('C51 of a missing command, or one that runs out of memory, says so, through the agent and through the cluster', async () => {
-    await launch('exec', { resources: { limits: { memory: '160Mi' } } });
+  it('C51 of a missing command says so, through the agent and through the cluster', async () => {
+    await launch('exec', {});
     await world.ready('exec');
     for (const options of [[], ['-t']]) {
       const missing = await run(...options, 'exec', '--', 'no-such-command');
-      expect([missing.exitCode, `${missing.stdout}${missing.stderr}`]).toEqual([127, expect.stringContaining('no-such-command')]);
+      const text = `${missing.stdout}${missing.stderr}`;
+      expect([missing.exitCode, text]).toEqual([127, expect.stringMatching(/no-such-command"?: .*not found/)]);
     }
-    const ran = await run('exec', '--', 'sh', '-c', eat);
-    expect([ran.exitCode, ran.stderr]).toEqual([125, expect.stringMatching(/more memory than its limit of 160Mi/)]);
     await world.operator.producer.teardown({ version: 1, instanceId: 'exec' });
     await world.gone('exec');
   }, 90_000);

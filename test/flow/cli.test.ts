@@ -79,6 +79,12 @@ describe('the command line on a running instance', () => {
     expect(told.stdout).toMatch(/1 2.*\/tmp/s);
   });
 
+  it.each([[[]], [['-t']]])('C51 exec of a missing command ends with 127 and says so (%j)', async (options) => {
+    const missing = await inProcess(['--config', world.loaded.file, 'exec', ...options, id, '--', 'no-such-command']);
+    const text = `${missing.stdout}${missing.stderr}`;
+    expect([missing.exitCode, text]).toEqual([127, expect.stringMatching(/no-such-command"?: .*not found/)]);
+  });
+
   it('exec on what is not there ends with 125, which is no exit code of a command', async () => {
     const missing = await run('exec', 'nobody', '--', 'true');
     expect(missing.json().error?.code).toBe('instance_not_found');
