@@ -15,7 +15,8 @@ const restarts = 20;
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'windlass-rolling-'));
   embedded = await startCluster({ auditLog: join(dir, 'audit') });
-  world = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24' });
+  const config = { limits: { perOwner: 100 } };
+  world = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24', config });
 });
 afterAll(async () => {
   await world?.stop();

@@ -50,7 +50,7 @@ const leaseEnded = (id: string) => {
   return expect.poll(() => leaseHolder(hashOf(id)), { timeout: 20_000 }).toBeUndefined();
 };
 
-/** As another client does whose worker allows no stall at all: the queue fails what a dead worker left. */
+/** As another client does whose worker allows no stall at all: the queue gives up what a dead worker left; the next worker fails it. */
 async function failStalled(jobId: string): Promise<void> {
   const prefix = `{windlass:${installation}:launch}`;
   const strict = new Worker('launch', null, {
@@ -63,7 +63,7 @@ async function failStalled(jobId: string): Promise<void> {
   try {
     await strict.startStalledCheckTimer();
     await withPlainQueue(world, 'launch', (queue) =>
-      expect.poll(async () => (await queue.getJob(jobId))?.isFailed(), { timeout: 30_000 }).toBe(true),
+      expect.poll(async () => (await queue.getJob(jobId))?.deferredFailure, { timeout: 30_000 }).toContain('stalled'),
     );
   } finally {
     await strict.close();
@@ -87,6 +87,9 @@ describe('a job that nobody will do any more', () => {
     await leaseEnded('stalled');
 
     await world.worker();
+    await withPlainQueue(world, 'launch', (queue) =>
+      expect.poll(() => queue.getJobState(jobId), { timeout: 30_000 }).toBe('failed'),
+    );
     expect(await sweepTwice('stalled')).toMatchObject({ rule: 'job_ended', action: 'done', evidence: { state: 'launching' } });
     const record = await world.ready('stalled');
     expect(record).toMatchObject({ generation, run: 2, pod: { uid: made?.metadata?.uid } });
