@@ -28,6 +28,8 @@ export function judgeLost({ pod, claim, mainContainer }: LostObjects): FirstLook
       ? { kind: 'suspended', rule: 'kept_claim' }
       : { kind: 'removing', rule: 'claim_without_pod', keepWorkspace: false };
   }
+  const mark = pod.metadata?.annotations?.[keys.removing];
+  if (mark !== undefined) return { kind: 'removing', rule: 'teardown_begun', keepWorkspace: claimStays && mark === 'keep' };
   const keepWorkspace = claimStays && kept;
   if (disrupted(pod) && claimStays) return { kind: 'lost', rule: 'pod_disrupted' };
   if (pod.metadata?.deletionTimestamp !== undefined) return { kind: 'removing', rule: 'pod_being_deleted', keepWorkspace };

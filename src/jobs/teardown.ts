@@ -43,6 +43,7 @@ async function remove(job: HeldJob, generation: number): Promise<Exit> {
   const payload = teardownSchema.parse(job.record().removal);
   const keepWorkspace = payload.keepWorkspace === true && job.record().workspace?.mode !== 'empty_dir';
   await verifyTargets(job);
+  await markPod(job, keepWorkspace);
   await cleanUpInside(job, payload);
   await markWorkspace(job, keepWorkspace);
   const removed = await removeStages(job, { takes: (made) => made <= generation, keepWorkspace, force: payload.force === true });
@@ -75,6 +76,21 @@ async function verifyTargets(job: HeldJob): Promise<void> {
       `The record is of namespace ${record.namespace}, but the cluster is configured for ${job.cluster.namespace}. Nothing was deleted.`,
     );
   }
+}
+
+/**
+ * Before the caller's last words, which may take a while: should Redis be lost meanwhile, the Pod says that it is being
+ * removed, and a recovery goes on with that instead of bringing it back.
+ */
+async function markPod(job: HeldJob, keepWorkspace: boolean): Promise<void> {
+  const recorded = job.record().pod;
+  if (recorded === null) return;
+  const mark = keepWorkspace ? 'keep' : 'remove';
+  const meta = (await job.cluster.read('pods', recorded.name, { signal: job.signal }))?.metadata;
+  if (meta?.uid !== recorded.uid || meta.deletionTimestamp || meta.annotations?.[keys.removing] === mark) return;
+  job.lease.assertHeld();
+  const body = { metadata: { uid: recorded.uid, annotations: { [keys.removing]: mark } } };
+  await job.cluster.patch('pods', recorded.name, body, { signal: job.signal });
 }
 
 /**

@@ -22,6 +22,8 @@ export const keys = {
   egress: `${prefix}egress`,
   /** 'true' = kept on purpose after its Pod (label or annotation). Claims only. */
   retained: `${prefix}retained`,
+  /** A teardown has begun; 'keep' = its claim stays, 'remove' = it goes too. Pods only. */
+  removing: `${prefix}removing`,
   nonce: `${prefix}create-nonce`,
   generation: `${prefix}generation`,
   specHash: `${prefix}spec-hash`,

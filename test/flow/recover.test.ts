@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { epochName } from '../../src/names.ts';
+import { keys } from '../../src/kubernetes/ownership.ts';
+import { epochName, podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { flushAll, recoverFlow, sweepReport } from '../support/recover-flow.ts';
 import { broken, recoverMany } from '../support/recover-many.ts';
@@ -44,6 +45,30 @@ describe('C36: Redis flushed under load', () => {
       expect(report.items.filter((item) => item.outcome === 'failed')).toEqual([]);
     });
     expect(broken(figures), JSON.stringify(figures)).toEqual([]);
+  });
+});
+
+describe('C36: Redis flushed during a teardown', () => {
+  it('whose cleanup script still runs: the instance is not revived, the teardown is finished', async () => {
+    const world = await open('cleaning');
+    try {
+      await world.worker();
+      await world.operator.producer.launch({ version: 1, instanceId: 'a', profile: 'node' });
+      const { hash } = await world.ready('a');
+      await world.operator.producer.teardown({ version: 1, instanceId: 'a', cleanup: 'touch /tmp/cleaning; sleep 50' });
+      const mark = async () => (await world.cluster.read('pods', podName(hash)))?.metadata?.annotations?.[keys.removing];
+      await expect.poll(mark, { timeout: 30_000 }).toBe('remove');
+      await flushAll(world);
+      const pod = await world.cluster.read('pods', podName(hash));
+      expect(pod?.metadata?.deletionTimestamp).toBeUndefined();
+      // The worker that runs the script learns from its next renewal that it lost the lease.
+      const report = async () => (await world.operator.recover({ dryRun: false })).items;
+      await expect.poll(report, { timeout: 30_000 }).toMatchObject([{ outcome: 'recovered', rule: 'teardown_begun' }]);
+      await world.gone('a');
+      expect(await world.leftovers()).toEqual([]);
+    } finally {
+      await world.stop();
+    }
   });
 });
 

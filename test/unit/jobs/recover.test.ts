@@ -18,6 +18,7 @@ interface PodFacts {
   readonly phase?: string;
   readonly disrupted?: boolean;
   readonly generation?: number;
+  readonly removing?: string;
 }
 const pod = ({
   meta = {},
@@ -27,12 +28,17 @@ const pod = ({
   phase = 'Running',
   disrupted = false,
   generation = 100,
+  removing,
 }: PodFacts): V1Pod => ({
   metadata: {
     name: `windlass-${hash}`,
     uid: 'pod-1',
     creationTimestamp: created,
-    annotations: { [keys.generation]: String(generation), [keys.nonce]: 'n' },
+    annotations: {
+      [keys.generation]: String(generation),
+      [keys.nonce]: 'n',
+      ...(removing === undefined ? {} : { [keys.removing]: removing }),
+    },
     ...meta,
   },
   spec: { containers: [{ name: 'agent' }], nodeName: 'node-1', volumes: agent ? [{ name: 'windlass-run', emptyDir: {} }] : [] },
@@ -92,6 +98,16 @@ describe('what an instance without a record is', () => {
       'a Pod between two restarts',
       { pod: pod({ state: { waiting: { reason: 'CrashLoopBackOff' } }, restartCount: 3 }), claim: claim() },
       { kind: 'lost' },
+    ],
+    [
+      'a Pod whose teardown had begun',
+      { pod: pod({ state: running, removing: 'remove' }), claim: claim(kept) },
+      { ...gone, rule: 'teardown_begun' },
+    ],
+    [
+      'a Pod whose teardown had begun, the workspace stays',
+      { pod: pod({ state: running, removing: 'keep', disrupted: true }), claim: claim() },
+      { kind: 'removing', keepWorkspace: true },
     ],
     ['a Pod that never ran', { pod: pod({ phase: 'Pending' }), claim: claim() }, { ...gone, rule: 'never_bootstrapped' }],
     [
