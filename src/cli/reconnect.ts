@@ -4,7 +4,7 @@ import type { Caller } from '../main.ts';
 import { type Context, checkedId, InstanceFailed, verb } from './context.ts';
 import { drain, failureOf, follow, type Glance, stageLine } from './follow.ts';
 import { interruptible } from './interrupt.ts';
-import { launchEnd, showAccepted, showReady } from './launch.ts';
+import { launchEnd, showAccepted, showReady, tellOfNoWorker } from './launch.ts';
 import { clean } from './output.ts';
 import { waitSeconds } from './values.ts';
 
@@ -41,6 +41,7 @@ async function waitForRun(
   const interrupt = interruptible();
   let over = false;
   context.out.say(`${clean(instanceId)}: reconnect accepted (generation ${generation})`);
+  await tellOfNoWorker(context, caller, 'launch');
   try {
     const record = await follow(caller.inventory, instanceId, {
       judge: (seen) => runEnd(seen, generation, over),

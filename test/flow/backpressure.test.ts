@@ -25,7 +25,7 @@ it('C73 while Redis is nearly full a new launch waits or fails fast, a teardown 
   await world.ready('before');
   await first.close();
   // Ten per cent of that are more than connections and jobs need meanwhile.
-  await askRedis(world.redis.port, (client) => client.set('ballast', 'x'.repeat(40_000_000)));
+  await askRedis(world.redis.port, (client) => client.setrange('ballast', 40_000_000, 'x'));
   const { used } = await world.operator.inventory.facts();
   await askRedis(world.redis.port, (client) => client.config('SET', 'maxmemory', Math.round(used * 1.1)));
   // A worker looks before it takes its first job.
