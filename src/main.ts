@@ -15,7 +15,7 @@ import { checkCanaries, createKeyring, createSealer, type Keyring } from './inve
 import { createShelf, type Shelf } from './inventory/shelf.ts';
 import type { InstanceRecord } from './inventory/types.ts';
 import { agentClient, ensureIdleAgent } from './jobs/agent-instance.ts';
-import type { SweepReport } from './jobs/context.ts';
+import type { JobContext, SweepReport } from './jobs/context.ts';
 import type { RecoverReport } from './jobs/recover.ts';
 import type { Clusters } from './kubernetes/port.ts';
 import { createLogger, type Logger } from './log.ts';
@@ -200,13 +200,34 @@ export interface WorkerOptions {
 
 /** Starts consumers; everything that can be wrong with the configuration, Redis or the keys is found before the first job. */
 export async function startWorker(loaded: LoadedConfig, options: WorkerOptions): Promise<WorkerHandle> {
-  const { config, env, dir } = loaded;
-  const { checkClusterConfig, createClusters } = await import('./kubernetes/clusters.ts');
+  await refuseUnusable(loaded);
+  return startJobs(await openParts(loaded), options);
+}
+
+async function refuseUnusable({ config, dir }: LoadedConfig): Promise<void> {
+  const { checkClusterConfig } = await import('./kubernetes/clusters.ts');
+  const { agentFileIssues } = await import('./jobs/agent-program.ts');
   const issues: Issue[] = [];
   for (const [name, cluster] of Object.entries(config.clusters)) issues.push(...(await checkClusterConfig(name, cluster, dir)));
-  const { agentFileIssues } = await import('./jobs/agent-program.ts');
   issues.push(...(await agentFileIssues(config, dir)));
   refuse('config_invalid', 'The configuration is not valid', issues);
+}
+
+/** What a worker has open before it takes a job. */
+interface Parts extends JobParts {
+  readonly base: Base;
+  readonly queues: Queues;
+  readonly redis: ReturnType<typeof createRedis>;
+  close(): Promise<void>;
+}
+type JobParts = Pick<
+  JobContext,
+  'config' | 'dir' | 'inventory' | 'shelf' | 'clusters' | 'keyring' | 'recipes' | 'log' | 'jobState'
+>;
+
+async function openParts(loaded: LoadedConfig): Promise<Parts> {
+  const { config, env, dir } = loaded;
+  const { createClusters } = await import('./kubernetes/clusters.ts');
   const { createRecipes } = await import('./jobs/recipes.ts');
   const recipes = createRecipes(config, loaded.templates);
   const keyring = createKeyring(config.secrets, env, config.installation);
@@ -216,40 +237,37 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
   const { jobState } = await import('./producers/queue.ts');
   const redis = createRedis(config.redis, env, dir, 'bullmq');
   const clusters = createClusters(config.clusters, { installation: config.installation, dir, log });
+  const close = async () => {
+    await within(Promise.all([clusters.close(), base.close()]), 2 * closeMs);
+    redis.disconnect();
+  };
   try {
     await checkRedis(await connected(redis));
     await checkCanaries(keyring, shelf);
   } catch (error) {
-    await within(Promise.all([clusters.close(), base.close()]), closeMs);
-    redis.disconnect();
+    await close();
     throw error;
   }
+  const ask = (job: JobRef) => jobState(queues, job);
+  return { config, dir, inventory, shelf, clusters, keyring, recipes, log, jobState: ask, base, queues, redis, close };
+}
+
+async function startJobs(parts: Parts, options: WorkerOptions): Promise<WorkerHandle> {
+  const { base, queues, redis, close, ...jobParts } = parts;
+  const { config, inventory, shelf, clusters, keyring, log } = jobParts;
   const consuming = await import('./consumers/index.ts');
-  const { startBackpressure, startUpkeep, startWakeups, startLossWatch, startConsumer, startHealthServer, createMetrics } =
-    consuming;
-  const metrics = createMetrics({ queues, shelf });
-  const upkeep = startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, takes: options.queues });
+  const metrics = consuming.createMetrics({ queues, shelf });
+  const takes = options.queues;
+  const upkeep = consuming.startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, takes });
   await upkeep.first;
-  const backpressure = startBackpressure(inventory, { enabled: config.backpressure.enabled, log });
+  const backpressure = consuming.startBackpressure(inventory, { enabled: config.backpressure.enabled, log });
   await backpressure.look();
-  const context = {
-    config,
-    dir,
-    inventory,
-    shelf,
-    clusters,
-    keyring,
-    recipes,
-    log,
-    pressed: backpressure.pressed,
-    jobState: (job: JobRef) => jobState(queues, job),
-    sweepDone: metrics.sweepDone,
-  };
-  const wakeups = await startWakeups(context, queues);
-  const losses = startLossWatch({ config, inventory, shelf, clusters, queues, log });
-  const consumers = options.queues.map(
+  const context = { ...jobParts, pressed: backpressure.pressed, sweepDone: metrics.sweepDone };
+  const wakeups = await consuming.startWakeups(context, queues);
+  const losses = consuming.startLossWatch({ config, inventory, shelf, clusters, queues, log });
+  const consumers = takes.map(
     (queue): Consumer =>
-      startConsumer({
+      consuming.startConsumer({
         queue,
         connection: redis,
         prefix: config.redis.prefix,
@@ -259,11 +277,12 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
         context,
       }),
   );
+  const { port } = options;
   const health =
-    options.port === undefined
+    port === undefined
       ? undefined
-      : await startHealthServer({ port: options.port, host: config.http.host, queues, consumers, metrics });
-  log.info({ queues: options.queues, worker: base.holder, port: health?.port }, 'worker started');
+      : await consuming.startHealthServer({ port, host: config.http.host, queues, consumers, metrics });
+  log.info({ queues: takes, worker: base.holder, port: health?.port }, 'worker started');
   return {
     port: health?.port,
     async close() {
@@ -271,8 +290,7 @@ export async function startWorker(loaded: LoadedConfig, options: WorkerOptions):
       await Promise.all(consumers.map((consumer) => consumer.drain(graceMs)));
       backpressure.stop();
       await within(Promise.all([upkeep.stop(), wakeups.stop(), losses.stop(), health?.close()]), closeMs);
-      await within(Promise.all([clusters.close(), base.close()]), 2 * closeMs);
-      redis.disconnect();
+      await close();
       log.info({ worker: base.holder }, 'worker stopped');
     },
   };

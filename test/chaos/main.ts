@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import { crashMatrix, type KillResult } from '../support/chaos/matrix.ts';
 import { startCluster } from '../support/cluster.ts';
+import { percentiles } from '../support/percentiles.ts';
 
 const { values } = parseArgs({
   options: {
@@ -44,12 +45,6 @@ else {
   process.stdout.write(`${summary.passed + summary.notReached} passed, ${summary.failed} failed\n`);
 }
 process.exitCode = summary.failed === 0 && summary.passed > 0 ? 0 : 1;
-
-function percentiles(samples: readonly number[]): { p50: number; p99: number } {
-  const sorted = [...samples].sort((a, b) => a - b);
-  const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
-  return { p50: at(0.5), p99: at(0.99) };
-}
 
 function lineOf({ scenario, point, outcome, error, resumedMs, durationMs }: KillResult): string {
   const took = `${durationMs} ms${resumedMs === undefined ? '' : `, resumed after ${resumedMs} ms`}`;
