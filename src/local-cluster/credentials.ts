@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { stringify } from 'yaml';
+import { Worker } from 'node:worker_threads';
 
 export interface Credentials {
   readonly certificate: string;
@@ -11,41 +12,34 @@ export interface Credentials {
 
 /** A certificate for loopback that is its own authority, and a token; both live as long as the cluster. */
 export async function makeCredentials(): Promise<Credentials> {
-  const { generate } = await import('selfsigned');
-  const yesterday = new Date(Date.now() - 86_400_000);
-  const pair = await generate([{ name: 'commonName', value: 'windlass-local' }], {
-    keyType: 'ec',
-    curve: 'P-256',
-    algorithm: 'sha256',
-    notBeforeDate: yesterday,
-    notAfterDate: new Date(Date.now() + 10 * 365 * 86_400_000),
-    extensions: [
-      { name: 'basicConstraints', cA: true, critical: true },
-      { name: 'keyUsage', digitalSignature: true, keyEncipherment: true, keyCertSign: true, critical: true },
-      { name: 'extKeyUsage', serverAuth: true },
-      {
-        name: 'subjectAltName',
-        altNames: [
-          { type: 2, value: 'localhost' },
-          { type: 7, ip: '127.0.0.1' },
-        ],
-      },
-    ],
-  });
-  return { certificate: pair.cert, privateKey: pair.private, token: randomBytes(32).toString('base64url') };
+  const worker = new Worker(new URL('./certificate.mjs', import.meta.url));
+  const [pair] = (await once(worker, 'message')) as [Pick<Credentials, 'certificate' | 'privateKey'>];
+  return { ...pair, token: randomBytes(32).toString('base64url') };
 }
 
+/** YAML whose scalars are JSON: nothing here needs a library that every start would have to load. */
 function kubeconfigText(url: string, { certificate, token }: Credentials): string {
-  const name = 'windlass-local';
-  return stringify({
-    apiVersion: 'v1',
-    kind: 'Config',
-    clusters: [{ name, cluster: { server: url, 'certificate-authority-data': Buffer.from(certificate).toString('base64') } }],
-    users: [{ name, user: { token } }],
-    contexts: [{ name, context: { cluster: name, user: name, namespace: 'default' } }],
-    'current-context': name,
-    preferences: {},
-  });
+  const authority = Buffer.from(certificate).toString('base64');
+  return `apiVersion: v1
+kind: Config
+clusters:
+  - name: windlass-local
+    cluster:
+      server: ${JSON.stringify(url)}
+      certificate-authority-data: ${authority}
+users:
+  - name: windlass-local
+    user:
+      token: ${JSON.stringify(token)}
+contexts:
+  - name: windlass-local
+    context:
+      cluster: windlass-local
+      user: windlass-local
+      namespace: default
+current-context: windlass-local
+preferences: {}
+`;
 }
 
 /** Readable by its owner only, and never half-written: a reader sees the old file or the new one. */

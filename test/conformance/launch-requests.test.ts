@@ -1,6 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { EffectMessage } from '../../src/effects.ts';
+import { builtSweeps } from '../../src/jobs/catalog.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { openTarget } from './target.ts';
 
@@ -44,7 +45,14 @@ const launch = async (id: string) => {
 
 beforeAll(async () => {
   const storageClass = target.classes.immediate;
-  world = await createWorld({ kubeconfig: target.kubeconfig, namespace: target.namespace, image: 'node:local', storageClass });
+  world = await createWorld({
+    kubeconfig: target.kubeconfig,
+    namespace: target.namespace,
+    image: 'node:local',
+    storageClass,
+    // Once a year: a scheduled sweep would be counted too.
+    config: { sweeps: Object.fromEntries(builtSweeps.map((kind) => [kind, { cron: '0 0 1 1 *' }])) },
+  });
   await world.worker();
   // The first launch also opens the watches and makes the shared ConfigMaps.
   await launch('first');

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from 'node:http';
-import { parse as parseYaml } from 'yaml';
 import type { PatchType } from './patch.ts';
 import { ApiError, badRequest } from './status.ts';
 
@@ -45,9 +44,10 @@ async function readAll(request: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-function parseAs(type: string, text: string): unknown {
+async function parseAs(type: string, text: string): Promise<unknown> {
   try {
-    return type.includes('yaml') ? parseYaml(text) : JSON.parse(text);
+    // Few clients send YAML: its library is not loaded before one does.
+    return type.includes('yaml') ? (await import('yaml')).parse(text) : JSON.parse(text);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw badRequest(`the body of the request is not valid ${type.includes('yaml') ? 'YAML' : 'JSON'}: ${why}`);

@@ -1,4 +1,4 @@
-import { stringify as toYaml } from 'yaml';
+import { createRequire } from 'node:module';
 import type { KubeObject } from '../types.ts';
 import type { ListResult } from './list.ts';
 import type { Form } from './negotiate.ts';
@@ -58,6 +58,10 @@ export function renderList(list: ListResult, how: Rendering): unknown {
     items: list.items.map(bare),
   };
 }
+
+const load = createRequire(import.meta.url);
+/** Few clients want YAML: its library is not loaded before one does. */
+const toYaml = (value: unknown): string => (load('yaml') as typeof import('yaml')).stringify(value);
 
 export const serialize = (value: unknown, form: Pick<Form, 'yaml'>): string =>
   form.yaml ? toYaml(value) : JSON.stringify(value);
