@@ -1,5 +1,8 @@
-import { parseAllDocuments } from 'yaml';
+import { createRequire } from 'node:module';
 import type { Issue } from '../errors.ts';
+
+/** Loaded by the first document: most verbs read none, and it would take a third of their start. */
+const library = (): typeof import('yaml') => createRequire(import.meta.url)('yaml');
 
 /** More than anybody needs; a few hundred bytes of nested aliases can otherwise expand to gigabytes. */
 const maxAliases = 100;
@@ -13,7 +16,7 @@ export type YamlResult = { readonly value: unknown; readonly issues?: undefined 
 export function parseYaml(text: string, path = ''): YamlResult {
   const issue = (message: string): YamlResult => ({ issues: [{ path, message }] });
   if (text.includes('\0')) return issue('is not YAML: it contains a NUL character');
-  const documents = parseAllDocuments(text, { strict: true, uniqueKeys: true, prettyErrors: true, stringKeys: true });
+  const documents = library().parseAllDocuments(text, { strict: true, uniqueKeys: true, prettyErrors: true, stringKeys: true });
   if ('empty' in documents) return issue('is empty: one YAML document is needed');
   const found = documents.flatMap((document) => [...document.errors, ...document.warnings]);
   if (found.length > 0)

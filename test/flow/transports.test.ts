@@ -91,7 +91,10 @@ describe('handshake auto', () => {
     await rules([{ verb: 'create', resource: 'pods', subresource: 'exec', nth: 2, times: 99, fault: refusal }]);
     expect((await steps.launch('back')).agent?.transport).toBe('port_forward');
     await rules([]);
-    expect((await counted(() => steps.launch('again')))['kube.forward']).toBe(1);
+    // The bootstrap and no relay; more than one forward where the agent did not listen at once.
+    const counts = await counted(() => steps.launch('again'));
+    expect(counts['kube.exec']).toBe(1);
+    expect(counts['kube.forward']).toBeGreaterThan(0);
   });
 
   it('needs no right to forward', async () => {
