@@ -35,6 +35,8 @@ function report(code, summary) {
   const skipped = summary?.skipped ?? [];
   // A run that broke without a failed test (an error outside of any test, a crash) is a failure too.
   const failed = Math.max(summary?.failed ?? 0, code === 0 && passed > 0 ? 0 : 1);
+  // What passed only at a second try is told: somebody has to look at it.
+  for (const name of summary?.retried ?? []) process.stdout.write(`tried again: ${name}\n`);
   for (const { name, reason } of skipped) process.stdout.write(`skipped: ${name}: ${reason}\n`);
   process.stdout.write(`${passed} passed, ${failed} failed${skipped.length > 0 ? `, ${skipped.length} skipped` : ''}\n`);
   return failed === 0 ? 0 : 1;
