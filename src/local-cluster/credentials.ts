@@ -17,7 +17,7 @@ export async function makeCredentials(): Promise<Credentials> {
   return { ...pair, token: randomBytes(32).toString('base64url') };
 }
 
-/** YAML whose scalars are JSON: nothing here needs a library that every start would have to load. */
+/** Plain scalars, and a quoted token, which may look like anything: nothing here needs a library that every start would have to load. */
 function kubeconfigText(url: string, { certificate, token }: Credentials): string {
   const authority = Buffer.from(certificate).toString('base64');
   return `apiVersion: v1
@@ -25,7 +25,7 @@ kind: Config
 clusters:
   - name: windlass-local
     cluster:
-      server: ${JSON.stringify(url)}
+      server: ${url}
       certificate-authority-data: ${authority}
 users:
   - name: windlass-local
