@@ -1,9 +1,10 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { agentctlBootCommand, agentctlBootFile, agentctlBootProof } from '../../../src/agent/agentctl-bootstrap.ts';
 import { type AgentProgram, bootLine } from '../../../src/agent/boot.ts';
 import { agentConfigMap } from '../../../src/agent/delivery.ts';
-import { outcome, Pod, until } from './harness.ts';
+import { input, outcome, Pod, until } from './harness.ts';
 
 const other: AgentProgram = { protocol: 'windlass', sha256: '0'.repeat(64) };
 let pod: Pod;
@@ -181,3 +182,18 @@ function readLink(path: string): string {
     return '';
   }
 }
+
+it("starts an agentctl with the caller's variables as they are, also those named as the boot line's own", async () => {
+  const path = join(pod.root, 'agentctl');
+  writeFileSync(path, '#!/bin/sh\nprintf "%s|%s|%s|%s" "$run" "$sum" "$marker" "$code"\n', { mode: 0o755 });
+  const runtimeEnv = { run: 'mine', sum: '1', marker: '2', code: '3' };
+  const values = { ...input, runtimeEnv, prepare: 'echo "$run $sum $marker $code" >seen' };
+  const own = await Pod.create({ WINDLASS_AGENT: path });
+  const told = await own.exec(agentctlBootCommand(values), Buffer.from(agentctlBootFile(values)));
+  expect(told.stdout).toContain(agentctlBootProof(values));
+  const ended = await outcome(own.spawn(bootLine({ protocol: 'agentctl', path })));
+  expect(ended).toMatchObject({ code: 0, stdout: 'mine|1|2|3', stderr: '' });
+  expect(readFileSync(join(own.workspace, 'seen'), 'utf8')).toBe('mine 1 2 3\n');
+  expect(existsSync(join(own.run, 'prepared'))).toBe(true);
+  await own.dispose();
+});
