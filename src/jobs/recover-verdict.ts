@@ -1,5 +1,6 @@
 import type { V1PersistentVolumeClaim, V1Pod } from '@kubernetes/client-node';
 import { keys } from '../kubernetes/ownership.ts';
+import { mainEnd } from '../kubernetes/pod-end.ts';
 import { volumes } from '../kubernetes/reserved.ts';
 
 /** What an instance whose record was lost is found to be. */
@@ -30,6 +31,8 @@ export function judgeLost({ pod, claim, mainContainer }: LostObjects): FirstLook
   }
   const mark = pod.metadata?.annotations?.[keys.removing];
   if (mark !== undefined) return { kind: 'removing', rule: 'teardown_begun', keepWorkspace: claimStays && mark === 'keep' };
+  // What has run to its end is there as it was left; the look at live records tells the end.
+  if (mainEnd(pod, mainContainer) !== undefined) return { kind: 'ready', rule: 'finished' };
   const keepWorkspace = claimStays && kept;
   if (disrupted(pod) && claimStays) return { kind: 'lost', rule: 'pod_disrupted' };
   if (pod.metadata?.deletionTimestamp !== undefined) return { kind: 'removing', rule: 'pod_being_deleted', keepWorkspace };

@@ -61,6 +61,11 @@ const claim = (annotations: Record<string, string> = {}, meta: object = {}): V1P
   },
 });
 const running: V1ContainerState = { running: { startedAt: created } };
+const ended = (exitCode: number): V1ContainerState => ({ terminated: { exitCode, reason: 'Completed' } });
+const finished = (facts: PodFacts): V1Pod => {
+  const made = pod({ ...facts, agent: false });
+  return { ...made, spec: { containers: [], ...made.spec, restartPolicy: 'Never' } };
+};
 const kept = { [keys.retained]: 'true' };
 const gone = { kind: 'removing', keepWorkspace: false };
 const objects = (fields: Partial<LostObjects>): LostObjects => ({
@@ -94,6 +99,21 @@ describe('what an instance without a record is', () => {
     ['an evicted Pod with nothing else', { pod: pod({ phase: 'Failed' }) }, gone],
     ['a Pod that runs', { pod: pod({ state: running }), claim: claim() }, { kind: 'ask' }],
     ['a Pod that runs without an agent of ours', { pod: pod({ state: running, agent: false }) }, { kind: 'ready' }],
+    [
+      'an app that has come to its end',
+      { pod: finished({ phase: 'Succeeded', state: ended(0) }) },
+      { kind: 'ready', rule: 'finished' },
+    ],
+    [
+      'an app that ended with a failure, beside its claim',
+      { pod: finished({ phase: 'Failed', state: ended(3) }), claim: claim() },
+      { kind: 'ready', rule: 'finished' },
+    ],
+    [
+      'an app that a node drain ended',
+      { pod: finished({ phase: 'Failed', state: ended(137), disrupted: true }), claim: claim() },
+      { kind: 'lost' },
+    ],
     [
       'a Pod between two restarts',
       { pod: pod({ state: { waiting: { reason: 'CrashLoopBackOff' } }, restartCount: 3 }), claim: claim() },
