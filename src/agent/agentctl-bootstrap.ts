@@ -73,8 +73,12 @@ export function agentctlRestartCommand(): string[] {
   return ['/bin/sh', '-c', `read -r pid <${run}/agent.pid && kill -TERM "$pid"`];
 }
 
-/** For pods/exec: prints the nonce that this Pod was bootstrapped with; exit 3 = it never was. */
+/**
+ * For pods/exec: prints the nonce that this Pod was bootstrapped with; exit 3 = its agent was not started (yet): the Pod was
+ * never bootstrapped, or its prepare step runs.
+ */
 export function agentctlNonceCommand(): string[] {
-  const boot = `"\${WINDLASS_RUN_DIR:-${podPaths.run}}/boot.sh"`;
-  return ['/bin/sh', '-c', `[ -f ${boot} ] || exit 3; . ${boot}; printf %s "$AGENTCTL_BOOTSTRAP_NONCE"`];
+  const run = `"\${WINDLASS_RUN_DIR:-${podPaths.run}}"`;
+  const script = `[ -f ${run}/boot.sh ] && [ -f ${run}/prepared ] || exit 3; . ${run}/boot.sh; printf %s "$AGENTCTL_BOOTSTRAP_NONCE"`;
+  return ['/bin/sh', '-c', script];
 }

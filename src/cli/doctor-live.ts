@@ -130,7 +130,7 @@ async function reachAgent(trial: Trial, signal: AbortSignal): Promise<string> {
   const place = { cluster: trial.cluster, name, container, ip };
   const failed: string[] = [];
   let last: unknown;
-  for (const transport of transportsOf(trial.input.profile.handshake, undefined, undefined)) {
+  for (const transport of transportsOf(trial.input.profile, undefined, undefined)) {
     try {
       await answersBy(await openChannel(place, transport, { signal }), trial, signal);
       return `the agent answers by ${transport}${failed.length > 0 ? `, not by ${failed.join('; ')}` : ''}`;

@@ -48,13 +48,18 @@ export function openRecordedChannel(
 /**
  * The ways to try, best first. `auto` begins with what this instance used before, else with what its runtime class was
  * last reached by; pod_ip carries the token over the cluster's network in the clear and is therefore never a fallback.
+ * An agentctl has no relay of ours: an exec could not carry its connections.
  */
 export function transportsOf(
-  handshake: ProfileConfig['handshake'],
+  {
+    handshake,
+    agent,
+  }: { readonly handshake: ProfileConfig['handshake']; readonly agent: Pick<ProfileConfig['agent'], 'protocol'> },
   recorded: Transport | undefined,
   remembered: Transport | undefined,
 ): Transport[] {
   if (handshake !== 'auto') return [handshake];
+  if (agent.protocol === 'agentctl') return ['port_forward'];
   const first = recorded ?? remembered;
   return first === 'exec' ? ['exec', 'port_forward'] : ['port_forward', 'exec'];
 }

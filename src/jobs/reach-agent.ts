@@ -33,8 +33,7 @@ export async function reachAgent(context: StageContext): Promise<Reached> {
   const runtimeClass = spec?.runtimeClassName ?? '';
   const remembered = await rememberedTransport(context.shelf, cluster, runtimeClass);
   const known = context.record().agent?.transport;
-  // An agentctl has no relay of ours: an exec could not carry its connections.
-  const ways = transportsOf(context.profile.handshake, known, remembered).filter((way) => way !== 'exec' || ours(context));
+  const ways = transportsOf(context.profile, known, remembered);
   const reached = await firstThatWorks(context, ways);
   if (ways.length > 1 && reached.transport !== (remembered ?? 'port_forward'))
     await rememberTransport(context.shelf, cluster, runtimeClass, reached.transport);
@@ -79,8 +78,6 @@ function withTrouble(error: unknown, trouble: ReadonlyMap<Transport, WindlassErr
     evidence,
   });
 }
-
-const ours = ({ profile }: StageContext): boolean => profile.agent.protocol === 'windlass';
 
 /** The first way gets one more chance once the agent is known to serve: it may just have been early. */
 async function fallBack(context: StageContext, first: Transport, other: Transport): Promise<Reached | WindlassError> {

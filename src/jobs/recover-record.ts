@@ -52,7 +52,12 @@ export function rebuildRecord(input: Rebuild): RecoveredRecord {
   };
 }
 
-function placement({ config, cluster, identity, pod, claim }: Rebuild) {
+/** The recipe that the objects were made from; '' = they do not tell. */
+export const snapshotOf = ({ pod, claim }: Pick<LostObjects, 'pod' | 'claim'>): string =>
+  pod?.metadata?.annotations?.[keys.snapshot] ?? claim?.metadata?.annotations?.[keys.snapshot] ?? '';
+
+function placement(input: Rebuild) {
+  const { config, cluster, identity } = input;
   // The label holds whichever of the two the launch named.
   const app =
     identity.app ??
@@ -61,13 +66,12 @@ function placement({ config, cluster, identity, pod, claim }: Rebuild) {
   const { instanceId, owner, taskId, sessionId, environmentId } = identity;
   const ids = Object.fromEntries(Object.entries({ taskId, sessionId, environmentId }).filter(([, id]) => id !== undefined));
   const payload = { version: 1, instanceId, owner, cluster: cluster.name, ...(app === '' ? { profile } : { app }), ...ids };
-  const snapshot = pod?.metadata?.annotations?.[keys.snapshot] ?? claim?.metadata?.annotations?.[keys.snapshot] ?? '';
   return {
     cluster: cluster.name,
     namespace: cluster.namespace,
     profile,
     app,
-    snapshot,
+    snapshot: snapshotOf(input),
     request: { payload, requestHash: '' },
     limits: {},
     attemptsLeft: launchAttempts,

@@ -10,7 +10,8 @@ import { rememberedTransport, type Transport, transportsOf } from './agent-chann
 import type { JobContext } from './context.ts';
 import { adoptEpoch, checkEpoch } from './epoch.ts';
 import { planOf } from './plan.ts';
-import { otherClaimOf, rebuildRecord } from './recover-record.ts';
+import { openSnapshot } from './recipes.ts';
+import { otherClaimOf, rebuildRecord, snapshotOf } from './recover-record.ts';
 import { type FirstLook, generationOf, judgeLost, judgeSilent, type LostObjects, type LostState } from './recover-verdict.ts';
 import { type Rekeyed, type RunningPod, rekeyAgent } from './rekey.ts';
 import { recoverSnapshot } from './snapshots.ts';
@@ -207,7 +208,9 @@ async function putBack(
 ): Promise<Outcome> {
   await markRecovered(cluster, lease, objects, context.signal);
   const { instanceId, hash } = identity;
-  const profile = context.config.profiles[identity.profile];
+  // What runs in the Pod is what its launch was accepted with: its profile may have been changed since.
+  const recipe = await recoverSnapshot(context, cluster, snapshotOf(objects), context.signal);
+  const profile = recipe === undefined ? context.config.profiles[identity.profile] : openSnapshot(recipe).profile;
   const running = {
     cluster,
     pod: podName(hash),
@@ -224,8 +227,7 @@ async function putBack(
   const state: LostState = silent ? judgeSilent(objects) : found.kind === 'ask' ? { kind: 'ready', rule: found.rule } : found;
   const record = rebuildRecord({
     ...objects,
-    // An agentctl was started anew for its token: the container is another one since.
-    ...(rekeyed?.nonce === undefined ? {} : { pod: await cluster.read('pods', podName(hash), { signal: context.signal }) }),
+    ...(rekeyed?.pod === undefined ? {} : { pod: rekeyed.pod }),
     config: context.config,
     cluster,
     identity,
@@ -236,8 +238,7 @@ async function putBack(
     secrets: await secretsOf(context, hash, rekeyed),
   });
   // Without its recipe a later launch takes today's.
-  const known = await recoverSnapshot(context, cluster, record.fields.snapshot ?? '', context.signal);
-  const fields = { ...record.fields, ...(known ? {} : { snapshot: '' }) };
+  const fields = { ...record.fields, ...(recipe === undefined ? { snapshot: '' } : {}) };
   const answer = await context.inventory.recover(lease, { ...record, fields });
   if (answer === 'known') return { outcome: 'skipped', rule: 'recorded' };
   context.log.info({ instance: identity.hash, cluster: cluster.name, state: state.kind, rule: state.rule }, 'instance recovered');
@@ -262,7 +263,7 @@ async function likelyTransport(
   profile: ProfileConfig | undefined,
 ): Promise<Transport> {
   const remembered = await rememberedTransport(shelf, cluster.name, pod?.spec?.runtimeClassName ?? '');
-  return transportsOf(profile?.handshake ?? 'auto', undefined, remembered)[0] ?? 'port_forward';
+  return (profile === undefined ? undefined : transportsOf(profile, undefined, remembered)[0]) ?? 'port_forward';
 }
 
 /** Changes the resourceVersion: a delete that an old sweep has on its way fails (I12). */

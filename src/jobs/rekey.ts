@@ -1,9 +1,11 @@
+import type { V1Pod } from '@kubernetes/client-node';
 import { agentctlNonceCommand } from '../agent/agentctl-bootstrap.ts';
 import { rekeyCommand } from '../agent/boot.ts';
 import { poll } from '../clock.ts';
 import { asWindlassError, WindlassError } from '../errors.ts';
 import type { InstanceRecord } from '../inventory/types.ts';
-import type { Cluster, Forward } from '../kubernetes/port.ts';
+import { startOf } from '../kubernetes/pod-loss.ts';
+import type { Cluster, ExecTarget, Forward } from '../kubernetes/port.ts';
 import { openChannel, type Transport } from './agent-channel.ts';
 import { agentClient, instanceRequest, type Protocol } from './agent-instance.ts';
 import { endAgentctl } from './restart-agentctl.ts';
@@ -29,6 +31,8 @@ export interface Rekeyed {
   readonly token: string;
   /** Where it had to be read from the Pod. */
   readonly nonce?: string;
+  /** As it runs now, where its container had to be started anew. */
+  readonly pod?: V1Pod;
   /** Of the instance that the agent holds. */
   readonly id: string;
   readonly port: number;
@@ -64,16 +68,42 @@ async function rekeyAgentctl(running: RunningPod): Promise<Rekeyed | undefined> 
   const said = await cluster.exec(target, agentctlNonceCommand(), { signal, timeoutMs: rekeyMs });
   if (said.exitCode === 3) return undefined;
   const nonce = said.stdout;
-  if (said.exitCode !== 0 || nonce === '')
-    throw new WindlassError('exec_lost', `Reading the nonce of the agent ended with exit code ${said.exitCode}.`);
-  await endAgentctl(cluster, target, { signal });
+  // The words of the Pod are kept out: what the file holds beside it is secret.
+  if (said.exitCode !== 0 || !/^[0-9a-f]{64}$/.test(nonce))
+    throw new WindlassError(
+      'exec_lost',
+      `Reading the nonce of the agent ended with exit code ${said.exitCode} and none of ours.`,
+    );
+  const restarted = await startAnew(running, target);
   return through(running, running.transport, async (channel) => {
     const token = await tokenOnceStarted(running, channel, nonce);
-    return { token, nonce, ...(await ensureInstance(running, channel, token)) };
+    return { token, nonce, pod: restarted, ...(await ensureInstance(running, channel, token)) };
   });
 }
 
-/** Refused by the agent that is about to end, then not answered, then answered. */
+/**
+ * The Pod once another container of it runs. Asked earlier, the agent that is about to end might still hand out its token,
+ * and a container that the cluster has not told of yet would be recorded as the old one and look restarted at once.
+ */
+async function startAnew({ cluster, pod, container, signal }: RunningPod, target: ExecTarget): Promise<V1Pod> {
+  const look = () => cluster.read('pods', pod, { signal });
+  const before = await look();
+  const { id } = startOf(before ?? {}, container);
+  await endAgentctl(cluster, target, { signal });
+  let seen = before;
+  const another = async () => {
+    seen = await look();
+    if (seen?.metadata?.uid !== before?.metadata?.uid || seen === undefined)
+      throw new WindlassError('pod_disrupted', 'The Pod was removed while its agent was started anew.');
+    const start = startOf(seen, container);
+    const status = seen.status?.containerStatuses?.find(({ name }) => name === container);
+    return start.id !== '' && start.id !== id && status?.state?.running !== undefined;
+  };
+  if ((await poll(another, { everyMs: 250, forMs: restartMs, signal })) && seen !== undefined) return seen;
+  throw new WindlassError('handshake_failed', `The agent was ended, but no other container ran within ${restartMs} ms.`);
+}
+
+/** Not answered until the container that was just started serves. */
 async function tokenOnceStarted(running: RunningPod, channel: Forward, nonce: string): Promise<string> {
   let token: string | undefined;
   let last: unknown;
@@ -85,8 +115,7 @@ async function tokenOnceStarted(running: RunningPod, channel: Forward, nonce: st
     } catch (error) {
       running.signal.throwIfAborted();
       last = error;
-      const { code, evidence } = asWindlassError(error);
-      if (code !== 'forward_lost' && evidence?.status !== 403) throw error;
+      if (asWindlassError(error).code !== 'forward_lost') throw error;
       return false;
     }
   };

@@ -64,18 +64,22 @@ async function createMap(cluster: Cluster, installation: string, hash: string, s
   }
 }
 
-/** Puts a snapshot that Redis lost back from its map; false when there is none, or none that a consumer of ours accepted. */
+/**
+ * The text of a snapshot, put back from its map where Redis lost it; undefined when there is none, or none that a consumer
+ * of ours accepted.
+ */
 export async function recoverSnapshot(
   parts: { readonly shelf: Shelf; readonly keyring: Keyring },
   cluster: Cluster,
   hash: string,
   signal: AbortSignal,
-): Promise<boolean> {
-  if (hash === '') return false;
-  if ((await readSnapshot(parts.shelf, hash)) !== undefined) return true;
+): Promise<string | undefined> {
+  if (hash === '') return undefined;
+  const kept = await readSnapshot(parts.shelf, hash);
+  if (kept !== undefined) return parts.keyring.verifyMac(kept.text, kept.mac) ? kept.text : undefined;
   const map = await cluster.read('configmaps', snapshotMap(hash), { signal });
   const { snapshot: text, mac } = map?.data ?? {};
-  if (text === undefined || mac === undefined || sha256(text) !== hash || !parts.keyring.verifyMac(text, mac)) return false;
+  if (text === undefined || mac === undefined || sha256(text) !== hash || !parts.keyring.verifyMac(text, mac)) return undefined;
   await shelveSnapshot(parts.shelf, hash, { text, mac });
-  return true;
+  return text;
 }

@@ -12,6 +12,10 @@ describe('the ways to an agent', () => {
     ['exec', undefined, undefined, ['exec']],
     ['pod_ip', undefined, 'exec', ['pod_ip']],
   ] as const)('handshake %s, recorded %s, remembered %s: %j', (handshake, recorded, remembered, ways) => {
-    expect(transportsOf(handshake, recorded, remembered)).toEqual(ways);
+    expect(transportsOf({ handshake, agent: { protocol: 'windlass' } }, recorded, remembered)).toEqual(ways);
+  });
+
+  it('never lead an agentctl through an exec, whatever worked for other Pods of the runtime class', () => {
+    expect(transportsOf({ handshake: 'auto', agent: { protocol: 'agentctl' } }, undefined, 'exec')).toEqual(['port_forward']);
   });
 });
