@@ -1,4 +1,4 @@
-import { WindlassError } from '../errors.ts';
+import { asWindlassError, WindlassError } from '../errors.ts';
 import type { Inventory, LaunchAnswer, PendingJob } from '../inventory/port.ts';
 import type { FailureRecord, InstanceRecord, State } from '../inventory/types.ts';
 import { type JobReference, jobReference } from '../jobs/catalog.ts';
@@ -59,7 +59,12 @@ export async function redrive(post: Post, id: string | undefined): Promise<Redri
   const wanted = chosen.filter(isRedrivable);
   if (wanted.length === 0 && chosen[0] !== undefined) throw overtaken(chosen[0]);
   const answers: Redriven[] = [];
-  for (const letter of wanted) answers.push(await sendAgain(post, letter));
+  for (const letter of wanted) {
+    const answer = await sendAgain(post, letter);
+    answers.push(answer);
+    // The others would wait for it in vain, each for its whole time.
+    if (answer.error?.code === 'redis_unavailable') break;
+  }
   return answers;
 }
 
@@ -117,21 +122,24 @@ function shown(letter: Letter): DeadLetter {
 async function sendAgain(post: Post, letter: Letter): Promise<Redriven> {
   const { job } = letter;
   const about = { jobId: job.jobId, instanceId: instanceOf(job) ?? null };
-  const newJobId = await newRun(post, letter);
-  if (newJobId === undefined) {
-    const { code, message } = overtaken(letter);
-    return { ...about, newJobId: null, error: { code, message } };
+  let newJobId: string | undefined;
+  try {
+    newJobId = await newRun(post, letter);
+    if (newJobId === undefined) throw overtaken(letter);
+    // Last: a crash before this leaves a letter that says itself overtaken, never a request that nobody has.
+    if (newJobId !== job.jobId) await forgetJob(await post.queues(), job);
+    return { ...about, newJobId };
+  } catch (error) {
+    // Told with its letter: what was sent before it must be told as well, and those after it have their turn.
+    const { code, message } = asWindlassError(error);
+    return { ...about, newJobId: newJobId ?? null, error: { code, message } };
   }
-  // Last: a crash before this leaves a letter that says itself overtaken, never a request that nobody has.
-  if (newJobId !== job.jobId) await forgetJob(await post.queues(), job);
-  return { ...about, newJobId };
 }
 
 /** undefined = somebody was quicker. */
 async function newRun(post: Post, { job, reference, record }: Letter): Promise<string | undefined> {
   if (reference === undefined || record === undefined) {
-    await retryJob(await post.queues(), job);
-    return job.jobId;
+    return (await retryJob(await post.queues(), job)) ? job.jobId : undefined;
   }
   if (job.queue === 'teardown') return removeAgain(post.inventory, record);
   const answer: LaunchAnswer = await askRedrive(post.inventory, record);
@@ -143,7 +151,7 @@ async function newRun(post: Post, { job, reference, record }: Letter): Promise<s
 /** As the sweep for stuck records does: a worker adds the job that the script makes pending. */
 async function removeAgain(inventory: Inventory, record: InstanceRecord): Promise<string | undefined> {
   const lease = await inventory.tryLease(record.hash);
-  if (lease === undefined) return undefined;
+  if (lease === undefined) throw new WindlassError('lease_held', 'Somebody works on this instance right now.');
   try {
     return (await inventory.requeue(lease, true))?.jobId;
   } finally {

@@ -82,10 +82,17 @@ export async function forgetJob(queues: Queues, job: FailedJob): Promise<void> {
   await effect('queue.remove', job.jobId, () => queues[job.queue].remove(job.jobId));
 }
 
-/** Back to waiting under its own id: for jobs that no record speaks for. */
-export async function retryJob(queues: Queues, { queue, jobId }: FailedJob): Promise<void> {
+/** Back to waiting under its own id: for jobs that no record speaks for. False = it is gone, or no failed one any more. */
+export async function retryJob(queues: Queues, { queue, jobId }: FailedJob): Promise<boolean> {
   const job = await queues[queue].getJob(jobId);
-  await effect('queue.retry', jobId, async () => job?.retry('failed'));
+  if (job === undefined) return false;
+  try {
+    await effect('queue.retry', jobId, () => job.retry('failed'));
+    return true;
+  } catch (error) {
+    if (await job.isFailed()) throw error;
+    return false;
+  }
 }
 
 export async function closeQueues(queues: Queues): Promise<void> {
