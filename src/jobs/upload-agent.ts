@@ -1,4 +1,4 @@
-import { createReadStream } from 'node:fs';
+import { createReadStream, type ReadStream } from 'node:fs';
 import { PassThrough, Writable } from 'node:stream';
 import { uploadCommand, uploadProof, uploadWanted } from '../agent/upload.ts';
 import { WindlassError } from '../errors.ts';
@@ -15,11 +15,15 @@ export async function uploadAgent(
   { pod, signal }: { readonly pod: string; readonly signal: AbortSignal },
 ): Promise<void> {
   const file = await agentFile(dir, profile);
-  const source = createReadStream(file.path);
   const stdin = new PassThrough();
-  const said = answers(() => source.pipe(stdin));
-  // A file that breaks off must not look like its end.
-  source.once('error', (error) => stdin.destroy(error));
+  let source: ReadStream | undefined;
+  // Opened once it is wanted: an error before the exec listens to its stdin would have nobody to take it, and end the worker.
+  const said = answers(() => {
+    source = createReadStream(file.path);
+    // A file that breaks off must not look like its end.
+    source.on('error', (error) => stdin.destroy(error));
+    source.pipe(stdin);
+  });
   try {
     const result = await cluster.exec({ pod, container: profile.mainContainer }, uploadCommand(file), {
       stdin,
@@ -32,7 +36,7 @@ export async function uploadAgent(
     if (result.exitCode === 0 && said.text().includes(uploadProof(file.sha256))) return;
     throw failure(result.exitCode, said.errorText());
   } finally {
-    source.destroy();
+    source?.destroy();
     stdin.destroy();
   }
 }
