@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -22,7 +22,11 @@ beforeAll(async () => {
   await writeFile(ours, loadAgentBundle().text);
   await writeFile(agentctl, await agentctlFile(), { mode: 0o755 });
   await writeFile(broken, JSON.stringify({ rules: [] }));
-  embedded = await startCluster({ faults: broken, sandbox: 'none' });
+  // An image that brings its own entries in PATH, as one with an agentctl to copy from does.
+  const image = join(dir, 'image');
+  await mkdir(join(image, 'bin'), { recursive: true });
+  await copyFile(agentctl, join(image, 'bin', 'agentctl'));
+  embedded = await startCluster({ faults: broken, sandbox: 'none', images: { 'agentctl:1': image } });
   const profile = { podTemplateFile: 'profiles/node.yaml', workspace: { mode: 'empty_dir' } };
   const claim = { ...profile, workspace: { mode: 'managed_pvc', size: '64Mi' } };
   const uploads = (path: string) => ({ delivery: 'upload', binaries: { 'linux/amd64': path } });
@@ -33,6 +37,7 @@ beforeAll(async () => {
     image: { ...profile, agent: { delivery: 'image', path: ours } },
     missing: { ...profile, agent: { delivery: 'image', path: '/opt/nothing-here' } },
     agentctl: { ...claim, agent: { ...uploads(agentctl), protocol: 'agentctl' } },
+    agentctl_init: { ...profile, agent: { delivery: 'init_image', image: 'agentctl:1', protocol: 'agentctl' } },
     agentctl_image: { ...profile, agent: { delivery: 'image', path: agentctl, protocol: 'agentctl' } },
   };
   const named = Object.fromEntries(Object.entries(profiles).map(([name, value]) => [name.replaceAll('_', '-'), value]));
@@ -128,7 +133,7 @@ describe('delivery image', () => {
   });
 });
 
-describe.each(['agentctl', 'agentctl-image'])('protocol agentctl, profile %s', (profile) => {
+describe.each(['agentctl', 'agentctl-init', 'agentctl-image'])('protocol agentctl, profile %s', (profile) => {
   it('is bootstrapped, shaken hands with and holds the instance at a port of its own', async () => {
     const record = await steps.launch(profile, { profile, ...printsEnv, prepare: 'echo ready >> prepared' });
     expect(record.agent).toMatchObject({ id: record.hash, protocol: 'agentctl', transport: 'port_forward', state: 'healthy' });
