@@ -29,7 +29,8 @@ export function findingOf(
   events: Parameters<typeof podLoss>[2],
 ): Finding {
   // Its result is known: what becomes of the Pod now (clusters collect finished ones) changes nothing.
-  if (record.exitCode !== null) return { kind: 'fine' };
+  // Not so beside an agent, where the end of the request's command is not the end of the instance.
+  if (record.exitCode !== null && record.agent === null) return { kind: 'fine' };
   if (pod === undefined) return { kind: 'lost', loss: goneLoss(recorded, events) };
   const finish = mainEnd(pod, recorded.main?.name ?? '');
   if (finish !== undefined) return { kind: 'finished', finish };

@@ -30,7 +30,18 @@ export const ghosts: SweepPlan = {
 };
 
 /** The fields of a record that the look needs; what is done is decided on the whole record. */
-export const judged = ['hash', 'instanceId', 'state', 'generation', 'run', 'pod', 'workspace', 'exitCode', 'updatedAt'] as const;
+export const judged = [
+  'hash',
+  'instanceId',
+  'state',
+  'generation',
+  'run',
+  'pod',
+  'workspace',
+  'exitCode',
+  'updatedAt',
+  'agent',
+] as const;
 type Judged = Pick<InstanceRecord, (typeof judged)[number]>;
 /** UID → whether it is marked as kept on purpose. */
 type Objects = Map<string, boolean>;
@@ -100,8 +111,8 @@ export function judgeGhost(facts: GhostFacts): Verdict {
   if (record.state !== 'ready' && record.state !== 'lost' && record.state !== 'suspended')
     return keep('in_other_hands', { state: record.state });
   if (pod) return keep('pod_is_there');
-  // Its result is kept for its time, however soon the cluster collects finished Pods.
-  if (record.state === 'ready' && (record.exitCode ?? null) !== null) return keep('finished');
+  // Its result is kept for its time, however soon the cluster collects finished Pods. Beside an agent a command ends, not the Pod.
+  if (record.state === 'ready' && (record.exitCode ?? null) !== null && (record.agent ?? null) === null) return keep('finished');
   const evidence = { state: record.state, pod: record.pod?.uid ?? null, claim: record.workspace?.claimUid ?? null };
   if (!claim) return due('teardown', 'nothing_left', evidence, facts);
   if (record.state === 'lost' && record.workspace?.created && !kept)

@@ -132,7 +132,15 @@ describe('what a Pod says about the ready record that names it', () => {
       'finished',
     );
     // Once known it stays, also when the cluster has collected the Pod.
-    expect(finding(undefined, record({ app: 'job', exitCode: 0 })).kind).toBe('fine');
+    expect(finding(undefined, record({ app: 'job', exitCode: 0, agent: null })).kind).toBe('fine');
+  });
+
+  it('an agent whose command has ended is looked after as before: it may be lost, or its container started anew', () => {
+    const agent = { id: 'x', port: 8765, transport: 'port_forward', state: 'healthy' } as const;
+    const through = record({ exitCode: 0, agent });
+    expect(finding(undefined, through).kind).toBe('lost');
+    expect(finding(running({ id: 'other', restarts: 1 }), through).kind).toBe('restarted');
+    expect(finding(running(), through).kind).toBe('fine');
   });
 });
 

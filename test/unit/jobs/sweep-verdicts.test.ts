@@ -51,6 +51,12 @@ describe('the verdict on a record whose objects were looked for', () => {
     ['ready, nothing is there', {}, 'teardown', 'nothing_left'],
     ['an empty directory went with its Pod', { record: record({ workspace: bare }) }, 'teardown', 'nothing_left'],
     ['finished, its Pod was collected', { record: record({ exitCode: 0, workspace: bare }) }, 'keep', 'finished'],
+    [
+      'its command has ended, its Pod and its agent are gone',
+      { record: record({ exitCode: 0, agent: { id: 'x', port: 8765, transport: 'exec', state: 'healthy' } }), claim: true },
+      'mark_lost',
+      'pod_gone',
+    ],
     ['lost, the claim is there', { record: record({ state: 'lost', pod: null }), claim: true }, 'keep', 'workspace_is_there'],
     [
       'lost, the claim is not marked',
