@@ -2,10 +2,12 @@ import type { Config } from '../config/schema.ts';
 import type { RecoveredRecord } from '../inventory/port.ts';
 import type { AgentRecord, CreateRecord, InstanceRecord, StageRecord, WorkspaceRecord } from '../inventory/types.ts';
 import { type Identity, keys } from '../kubernetes/ownership.ts';
+import { mainEnd } from '../kubernetes/pod-end.ts';
 import type { Cluster } from '../kubernetes/port.ts';
 import { volumes as volumeNames } from '../kubernetes/reserved.ts';
 import { claimName } from '../names.ts';
 import { launchAttempts } from './catalog.ts';
+import { finishWrite } from './loss.ts';
 import { generationOf, type LostObjects, type LostState } from './recover-verdict.ts';
 
 /** What only the request knew: gone until the launch is sent again. */
@@ -30,10 +32,23 @@ export interface Rebuild extends LostObjects {
 
 type Fields = RecoveredRecord['fields'];
 
+/** An app that is through: nothing happens to its Pod any more from which anybody else would learn of its end. */
+function finishOf(input: Rebuild): {
+  readonly set: Pick<Fields, 'exitCode' | 'expiresAt'>;
+  readonly events: RecoveredRecord['events'];
+} {
+  const { pod, mainContainer, state, config, now } = input;
+  const finish = pod === undefined || state.kind !== 'ready' ? undefined : mainEnd(pod, mainContainer);
+  if (finish === undefined) return { set: {}, events: [] };
+  const { set = {}, events = [] } = finishWrite(times(input), finish, { now, finishedSeconds: config.retention.finishedSeconds });
+  return { set, events };
+}
+
 /** The record as far as the objects tell it: pure, so that it can be looked at before anything is written. */
 export function rebuildRecord(input: Rebuild): RecoveredRecord {
   const { identity, state, secrets } = input;
   const generation = Math.max(generationOf(input.pod?.metadata), generationOf(input.claim?.metadata));
+  const finish = finishOf(input);
   return {
     instanceId: identity.instanceId,
     owner: identity.owner,
@@ -42,13 +57,14 @@ export function rebuildRecord(input: Rebuild): RecoveredRecord {
       ...times(input),
       ...objects(input),
       ...ending(input, generation),
+      ...finish.set,
       generation,
       run: 1,
       recovered: true,
       missing,
     },
     secrets,
-    events: [{ type: 'recovered', rule: state.rule, state: state.kind, missing }],
+    events: [{ type: 'recovered', rule: state.rule, state: state.kind, missing }, ...finish.events],
   };
 }
 

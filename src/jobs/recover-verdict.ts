@@ -31,7 +31,7 @@ export function judgeLost({ pod, claim, mainContainer }: LostObjects): FirstLook
   }
   const mark = pod.metadata?.annotations?.[keys.removing];
   if (mark !== undefined) return { kind: 'removing', rule: 'teardown_begun', keepWorkspace: claimStays && mark === 'keep' };
-  // What has run to its end is there as it was left; the look at live records tells the end.
+  // What has run to its end is there as it was left, with its result.
   if (mainEnd(pod, mainContainer) !== undefined) return { kind: 'ready', rule: 'finished' };
   const keepWorkspace = claimStays && kept;
   if (disrupted(pod) && claimStays) return { kind: 'lost', rule: 'pod_disrupted' };

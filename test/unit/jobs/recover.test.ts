@@ -206,6 +206,16 @@ describe('the rebuilt record', () => {
     expect(fields.stages?.map(({ state }) => state)).toEqual(['done', 'done']);
   });
 
+  it('of an app that is through has its result, told once, and is kept as long as finished ones are', () => {
+    const through = finished({ phase: 'Failed', state: ended(3) });
+    const now = created.getTime() + 60_000;
+    const long = { ...identity, profile: 'shell' };
+    const { fields, events } = rebuild({ pod: through, claim: undefined, agent: null, identity: long, now });
+    expect(fields).toMatchObject({ state: 'ready', app: 'shell', agent: null, exitCode: 3 });
+    expect(fields.expiresAt).toBe(now + config.retention.finishedSeconds * 1000);
+    expect(events.map(({ type }) => type)).toEqual(['recovered', 'command.exited']);
+  });
+
   it.each<[string, Partial<Rebuild>, number]>([
     ['as the profile says', {}, created.getTime() + 7_200_000],
     [
