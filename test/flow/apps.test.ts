@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toInstance } from '../../src/inventory/view.ts';
 import { appSteps, appsConfig } from '../support/apps-flow.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { flushAll } from '../support/recover-flow.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let embedded: EmbeddedCluster;
@@ -122,5 +123,25 @@ describe('an app', () => {
     const lost = await world.until('taken', (current) => current?.state === 'lost');
     expect(lost).toMatchObject({ exitCode: null, failure: { code: 'pod_disrupted' } });
     await steps.removed('taken');
+  });
+});
+
+describe('C36: Redis flushed under an app', () => {
+  it('that is through: a recovery brings its result back, one that runs goes on', async () => {
+    const before = await steps.finished('through', 'job', { command: ['sh', '-c', 'exit 4'] });
+    await steps.launch('runs on', 'stays');
+    await flushAll(world);
+    const report = await world.operator.recover({ dryRun: false });
+    expect(Object.fromEntries(report.items.map(({ instanceId, rule, state }) => [instanceId, [rule, state]]))).toEqual({
+      through: ['finished', 'ready'],
+      'runs on': ['running', 'ready'],
+    });
+    const record = await world.ready('through');
+    expect(record).toMatchObject({ app: 'job', exitCode: 4, agent: null, snapshot: before.snapshot, failure: null });
+    expect(record.pod?.uid).toBe(before.pod?.uid);
+    expect(await steps.events('through', 'command.exited')).toMatchObject([{ exitCode: 4 }]);
+    expect(await world.ready('runs on')).toMatchObject({ app: 'stays', exitCode: null, agent: null });
+    for (const id of ['through', 'runs on']) await steps.removed(id);
+    expect(await world.leftovers()).toEqual([]);
   });
 });
