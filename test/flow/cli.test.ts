@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -132,7 +133,25 @@ describe('the command line on a running instance', () => {
   it('logs print what the container wrote', async () => {
     const told = await run('logs', '--tail', '100', '--', id);
     expect(told.exitCode).toBe(0);
-    expect((await run('logs', '--container', 'nobody', '--', id)).exitCode).not.toBe(0);
+    const wrong = await run('logs', '--container', 'nobody', '--', id);
+    expect(wrong.json().error).toMatchObject({
+      code: 'payload_invalid',
+      issues: [{ path: '--container', message: 'must be one of agent, not "nobody"' }],
+    });
+    expect(wrong.exitCode).toBe(2);
+  });
+
+  it('local-cluster leaves the kubeconfig of a running one alone, and every file that is not of a local cluster', async () => {
+    const before = await readFile(embedded.kubeconfig, 'utf8');
+    const second = await run('local-cluster', '--kubeconfig', embedded.kubeconfig);
+    expect(second.json().error?.issues).toEqual([{ path: '--kubeconfig', message: expect.stringContaining('is running') }]);
+    expect(second.exitCode).toBe(2);
+    expect(await readFile(embedded.kubeconfig, 'utf8')).toBe(before);
+
+    const foreign = await run('local-cluster', '--kubeconfig', world.loaded.file);
+    expect(foreign.json().error?.issues).toEqual([{ path: '--kubeconfig', message: expect.stringContaining('another file') }]);
+    expect(await readFile(world.loaded.file, 'utf8')).not.toContain('windlass-local\ncurrent');
+    expect(foreign.exitCode).toBe(2);
   });
 
   it('events -f follows an instance to its end; teardown --wait and wait --for gone see it too', async () => {
