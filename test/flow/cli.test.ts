@@ -1,4 +1,6 @@
-import { readFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -152,6 +154,20 @@ describe('the command line on a running instance', () => {
     expect(foreign.json().error?.issues).toEqual([{ path: '--kubeconfig', message: expect.stringContaining('another file') }]);
     expect(await readFile(world.loaded.file, 'utf8')).not.toContain('windlass-local\ncurrent');
     expect(foreign.exitCode).toBe(2);
+  });
+
+  it('init beside a running local cluster takes it and does not tell people to start it', async () => {
+    const cwd = await mkdtemp(join(tmpdir(), 'windlass-init-'));
+    try {
+      await mkdir(join(cwd, '.windlass/local-cluster'), { recursive: true });
+      await copyFile(embedded.kubeconfig, join(cwd, '.windlass/local-cluster/kubeconfig'));
+      const made = await windlass(['init'], { cwd, env: { HOME: cwd } });
+      expect(made.json()).toMatchObject({ context: 'windlass-local', namespace: 'default' });
+      expect(made.stderr).toContain('windlass doctor');
+      expect(made.stderr).not.toContain('windlass local-cluster');
+    } finally {
+      await rm(cwd, { recursive: true });
+    }
   });
 
   it('events -f follows an instance to its end; teardown --wait and wait --for gone see it too', async () => {
