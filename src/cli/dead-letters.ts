@@ -30,6 +30,7 @@ export function deadLetters(program: Command): void {
 }
 
 function letterTable(items: readonly DeadLetter[]): string {
+  if (items.length === 0) return 'No dead letters.';
   const rows = items.map((item) => [
     item.queue,
     item.jobId,
@@ -43,6 +44,7 @@ function letterTable(items: readonly DeadLetter[]): string {
 }
 
 function redriveTable(items: readonly Redriven[]): string {
+  if (items.length === 0) return 'Nothing to send again.';
   const rows = items.map((item) => [item.jobId, item.instanceId ?? '', item.newJobId ?? item.error?.message ?? '']);
   return table(['JOB', 'INSTANCE', 'NEW JOB'], rows);
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { LoadedConfig } from '../config/load.ts';
+import type { ClusterConfig } from '../config/schema.ts';
 import { WindlassError } from '../errors.ts';
 import type { Recipe } from '../jobs/recipes.ts';
 import type { Cluster } from '../kubernetes/port.ts';
@@ -26,6 +27,11 @@ export interface ClusterPlan {
   readonly live?: ((trial: Trial) => Promise<void>) | undefined;
 }
 
+function connectionText(cluster: ClusterConfig): string {
+  if (cluster.authMode !== 'kubeconfig') return cluster.authMode;
+  return `${cluster.kubeconfigPath}, ${cluster.context === '' ? 'its current context' : `context ${cluster.context}`}`;
+}
+
 /** Connection, namespace, rights, storage and admission of one cluster. Without `live` nothing is made: creates are dry runs. */
 export async function examineCluster(plan: ClusterPlan, name: string, perform: Perform): Promise<void> {
   const { checkClusterConfig, createClusters } = await import('../kubernetes/clusters.ts');
@@ -35,7 +41,7 @@ export async function examineCluster(plan: ClusterPlan, name: string, perform: P
     const issues = await checkClusterConfig(name, config.clusters[name]!, dir);
     if (issues.length > 0)
       throw new WindlassError('config_invalid', `The connection of cluster "${name}" is not usable.`, { issues });
-    return config.clusters[name]!.authMode;
+    return connectionText(config.clusters[name]!);
   });
   if (!usable) return;
   const clusters = createClusters(config.clusters, { installation: config.installation, dir, log: createLogger('silent') });

@@ -34,7 +34,7 @@ export function init(program: Command): void {
     ];
     created.push(await writeNew(file, configText(place, made), 0o644), await writeNew(profile, profileText, 0o644));
     const files = created.filter((path) => path !== undefined).map((path) => relative(process.cwd(), path) || path);
-    context.out.say(nextSteps(place));
+    context.out.say(await nextSteps(place));
     await context.out.show({
       document: { created: files, kubeconfig: place.kubeconfig, context: place.context, namespace: place.namespace },
       text: () => files.map((path) => `wrote ${path}`).join('\n'),
@@ -108,9 +108,12 @@ async function currentPlace(): Promise<Place> {
   return { kubeconfig: local, context: '', namespace: 'default', embedded: true };
 }
 
-function nextSteps(place: Place): string {
+/** A local cluster that runs already would only be refused a second start. */
+async function nextSteps(place: Place): Promise<string> {
+  const { ownerOfKubeconfig } = await import('../local-cluster/credentials.ts');
+  const starts = place.embedded && (await ownerOfKubeconfig(place.kubeconfig)) !== 'running';
   const steps = [
-    ...(place.embedded ? ['windlass local-cluster &'] : []),
+    ...(starts ? ['windlass local-cluster &'] : []),
     'windlass doctor',
     'windlass worker &',
     'windlass launch --set profile=node --wait',

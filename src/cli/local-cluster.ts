@@ -17,6 +17,12 @@ interface LocalClusterOptions {
 /** Where `local-cluster` writes and `init` looks: the two work together without any option. */
 export const localKubeconfig = '.windlass/local-cluster/kubeconfig';
 
+/** The file is overwritten at the start and removed at the end: neither may happen to somebody else's. */
+const taken = {
+  running: (file: string) => `${file} belongs to a local cluster that is running: use that one, or name another file`,
+  another: (file: string) => `${file} is not of a local cluster and would be overwritten: name another file`,
+};
+
 export function localCluster(program: Command): void {
   const command = program
     .command('local-cluster')
@@ -39,7 +45,12 @@ export function localCluster(program: Command): void {
       sandbox: shellEnv('WINDLASS_SANDBOX') === 'none' ? ('none' as const) : ('auto' as const),
       log: (message: string) => context.out.say(message),
     };
-    const { startLocalCluster } = await import('../local-cluster/start.ts');
+    const [{ startLocalCluster }, { ownerOfKubeconfig }] = await Promise.all([
+      import('../local-cluster/start.ts'),
+      import('../local-cluster/credentials.ts'),
+    ]);
+    const owner = await ownerOfKubeconfig(settings.kubeconfig);
+    if (owner !== 'nobody') throw usage('--kubeconfig', taken[owner](settings.kubeconfig));
     const interrupt = interruptible();
     const cluster = await startLocalCluster(settings);
     try {

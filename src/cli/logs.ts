@@ -1,8 +1,8 @@
 import { Writable } from 'node:stream';
 import type { Command } from 'commander';
-import { checkedId, verb } from './context.ts';
+import { checkedId, usage, verb } from './context.ts';
 import { interruptible } from './interrupt.ts';
-import { openPod } from './pod.ts';
+import { type OpenPod, openPod } from './pod.ts';
 import { seconds, whole } from './values.ts';
 
 interface LogsOptions {
@@ -34,6 +34,7 @@ export function logs(program: Command): void {
     try {
       await context.withOperator(async (operator) => {
         const pod = await openPod(operator, instanceId);
+        if (options.container !== undefined) await checkContainer(pod, options.container, interrupt.signal);
         const sink = new Writable({
           write: (chunk: Buffer, _encoding, done) =>
             void (process.stdout.write(chunk) ? done() : process.stdout.once('drain', done)),
@@ -51,4 +52,13 @@ export function logs(program: Command): void {
       interrupt.dispose();
     }
   });
+}
+
+/** The API's own answer to a wrong name is a bare 400, which says neither that it is the name nor which there are. */
+async function checkContainer(pod: OpenPod, wanted: string, signal: AbortSignal): Promise<void> {
+  const found = await pod.cluster.read('pods', pod.name, { signal, instance: pod.name });
+  if (found === undefined) return;
+  const { containers = [], initContainers = [], ephemeralContainers = [] } = found.spec ?? {};
+  const names = [...containers, ...initContainers, ...ephemeralContainers].map(({ name }) => name);
+  if (!names.includes(wanted)) throw usage('--container', `must be one of ${names.join(', ')}, not "${wanted}"`);
 }

@@ -12,7 +12,9 @@ export function sweeps(program: Command): void {
       const items = await producer.lastSweeps(id);
       if (id !== undefined && items.length === 0) {
         const { WindlassError } = await import('../errors.ts');
-        throw new WindlassError('instance_not_found', `There is no report of a sweep "${id}" any more.`);
+        throw new WindlassError('instance_not_found', `There is no report of a sweep "${id}" (any more).`, {
+          hint: '`windlass sweeps` shows the last ones.',
+        });
       }
       const text = () => (id === undefined ? reportTable(items) : items.map(reportText).join('\n\n'));
       await context.out.show({ document: { items }, text, names: [...new Set(items.map((report) => report.id))] });
@@ -22,6 +24,7 @@ export function sweeps(program: Command): void {
 }
 
 export function reportTable(reports: readonly SweepReport[]): string {
+  if (reports.length === 0) return 'No sweep reports.';
   const rows = reports.map((report) => [
     report.id,
     report.startedAt,

@@ -86,8 +86,13 @@ export function waitOutcome(context: StageContext, verdict: Waiting): Extract<St
       const recorded = context.record().pod;
       const seen = recorded ? context.cluster.pods.get(recorded.name) : undefined;
       if (seen === undefined) return false;
-      const again = judgePod(judgement(context, seen));
-      return again.kind !== 'waiting' || again.reason !== verdict.reason;
+      return waitsFor(judgePod(judgement(context, seen))) !== verdict.reason;
     },
   };
+}
+
+/** A main container that runs and has not passed its startup probe is still preparing: no news for who waits for that. */
+function waitsFor(verdict: PodJudgement): Waiting['reason'] | undefined {
+  if (verdict.kind === 'waiting') return verdict.reason;
+  return verdict.kind === 'running' && !verdict.started ? 'preparing' : undefined;
 }

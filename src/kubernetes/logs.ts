@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
+import { WindlassError } from '../errors.ts';
 import { ApiError, abortReason, errorOfTransport } from './api-error.ts';
 import { assertLabelName, assertObjectName } from './names.ts';
 import type { LogOptions } from './port.ts';
@@ -44,7 +45,7 @@ export function createLogs(rest: Rest, namespace: string) {
         if (options.follow) return;
         throw abortReason(options.signal);
       }
-      throw error instanceof ApiError ? error : errorOfTransport(call, error);
+      throw error instanceof WindlassError ? error : errorOfTransport(call, error);
     }
   };
 
@@ -64,7 +65,7 @@ export function createLogs(rest: Rest, namespace: string) {
     } catch (error) {
       if (options.signal?.aborted) throw abortReason(options.signal);
       if (error instanceof ApiError && (error.status === 400 || error.status === 404)) return '';
-      throw error instanceof ApiError ? error : errorOfTransport(call, error);
+      throw error instanceof WindlassError ? error : errorOfTransport(call, error);
     }
     return tail.toString('utf8');
   };

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { get } from 'node:https';
 import { dirname, resolve } from 'node:path';
 import { Worker } from 'node:worker_threads';
 
@@ -52,11 +53,36 @@ export async function writeKubeconfig(path: string, url: string, credentials: Cr
   return file;
 }
 
+/** Whose kubeconfig is in the file: nobody's (no file, or an ended cluster's), a running local cluster's, or another's. */
+export async function ownerOfKubeconfig(file: string): Promise<'nobody' | 'running' | 'another'> {
+  const text = await textOf(file);
+  if (text === '') return 'nobody';
+  const found = (pattern: RegExp): string => pattern.exec(text)?.[1] ?? '';
+  const url = found(/^ {6}server: (https:\S+)$/m);
+  const authority = found(/^ {6}certificate-authority-data: (\S+)$/m);
+  if (!text.includes('current-context: windlass-local') || url === '' || authority === '') return 'another';
+  return (await answers(url, Buffer.from(authority, 'base64').toString())) ? 'running' : 'nobody';
+}
+
+/** Only the cluster that made the certificate has its key: whoever has the port now does not answer for it. */
+function answers(url: string, ca: string): Promise<boolean> {
+  return new Promise((resolved) => {
+    const request = get(`${url}/readyz`, { ca, timeout: 2000, agent: false }, (response) => {
+      response.resume();
+      resolved(true);
+    });
+    request.on('timeout', () => request.destroy(new Error('no answer')));
+    request.on('error', () => resolved(false));
+  });
+}
+
 /** Removes the kubeconfig unless another cluster has written its own there meanwhile. */
 export async function removeKubeconfig(file: string, { token }: Credentials): Promise<void> {
-  const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+  if ((await textOf(file)).includes(token)) await rm(file, { force: true });
+}
+
+const textOf = (file: string): Promise<string> =>
+  readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return '';
     throw error;
   });
-  if (text.includes(token)) await rm(file, { force: true });
-}

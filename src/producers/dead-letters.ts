@@ -55,7 +55,9 @@ export async function redrive(post: Post, id: string | undefined): Promise<Redri
   const all = await letters(post);
   const chosen = id === undefined ? all.filter(isRedrivable) : all.filter((letter) => namedBy(letter, id));
   if (chosen.length === 0 && id !== undefined)
-    throw new WindlassError('instance_not_found', `There is no dead letter "${id}": neither a job nor an instance has one.`);
+    throw new WindlassError('instance_not_found', `There is no dead letter "${id}": neither a job nor an instance has one.`, {
+      hint: '`windlass dead-letters` shows what there is.',
+    });
   const wanted = chosen.filter(isRedrivable);
   if (wanted.length === 0 && chosen[0] !== undefined) throw overtaken(chosen[0]);
   const answers: Redriven[] = [];

@@ -1,3 +1,6 @@
+import { copyFile, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -132,7 +135,39 @@ describe('the command line on a running instance', () => {
   it('logs print what the container wrote', async () => {
     const told = await run('logs', '--tail', '100', '--', id);
     expect(told.exitCode).toBe(0);
-    expect((await run('logs', '--container', 'nobody', '--', id)).exitCode).not.toBe(0);
+    const wrong = await run('logs', '--container', 'nobody', '--', id);
+    expect(wrong.json().error).toMatchObject({
+      code: 'payload_invalid',
+      issues: [{ path: '--container', message: 'must be one of agent, not "nobody"' }],
+    });
+    expect(wrong.exitCode).toBe(2);
+  });
+
+  it('local-cluster leaves the kubeconfig of a running one alone, and every file that is not of a local cluster', async () => {
+    const before = await readFile(embedded.kubeconfig, 'utf8');
+    const second = await run('local-cluster', '--kubeconfig', embedded.kubeconfig);
+    expect(second.json().error?.issues).toEqual([{ path: '--kubeconfig', message: expect.stringContaining('is running') }]);
+    expect(second.exitCode).toBe(2);
+    expect(await readFile(embedded.kubeconfig, 'utf8')).toBe(before);
+
+    const foreign = await run('local-cluster', '--kubeconfig', world.loaded.file);
+    expect(foreign.json().error?.issues).toEqual([{ path: '--kubeconfig', message: expect.stringContaining('another file') }]);
+    expect(await readFile(world.loaded.file, 'utf8')).not.toContain('windlass-local\ncurrent');
+    expect(foreign.exitCode).toBe(2);
+  });
+
+  it('init beside a running local cluster takes it and does not tell people to start it', async () => {
+    const cwd = await mkdtemp(join(tmpdir(), 'windlass-init-'));
+    try {
+      await mkdir(join(cwd, '.windlass/local-cluster'), { recursive: true });
+      await copyFile(embedded.kubeconfig, join(cwd, '.windlass/local-cluster/kubeconfig'));
+      const made = await windlass(['init'], { cwd, env: { HOME: cwd } });
+      expect(made.json()).toMatchObject({ context: 'windlass-local', namespace: 'default' });
+      expect(made.stderr).toContain('windlass doctor');
+      expect(made.stderr).not.toContain('windlass local-cluster');
+    } finally {
+      await rm(cwd, { recursive: true });
+    }
   });
 
   it('events -f follows an instance to its end; teardown --wait and wait --for gone see it too', async () => {

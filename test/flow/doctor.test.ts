@@ -51,6 +51,8 @@ describe('doctor', () => {
       { key: 'storage.default.theirs', error: { code: 'storage_failed', message: expect.stringContaining('does not exist') } },
     ]);
     expect(report.checks.filter(({ key }) => key.startsWith('live.'))).toEqual([]);
+    const connection = report.checks.find(({ key }) => key === 'kubeconfig.default');
+    expect(connection?.detail).toContain(embedded.kubeconfig);
   });
 
   it('killed with its instance running leaves what the orphans sweep knows and removes', async () => {

@@ -97,6 +97,22 @@ describe('on the embedded cluster', () => {
     expect(await world.leftovers()).toEqual([]);
   });
 
+  it('while a prepare step runs its launch sleeps: the job is started for changes of the Pod, not again and again', async () => {
+    await world.operator.producer.launch({ version: 1, profile: 'scratch', instanceId: 'patient', prepare: 'sleep 2' });
+    await world.ready('patient');
+    const { hash, generation, run } = (await world.operator.inventory.read('patient'))!;
+    const { launch } = await world.operator.producer.queues();
+    const job = await launch.getJob(`launch-${hash}-${generation}-${run}`);
+    // Storage, image, start and the probe may each wake it, one of them twice.
+    expect(job?.attemptsStarted).toBeLessThan(10);
+    const waits = (await world.operator.inventory.events('patient', 0, 500)).filter(({ type }) => type === 'waiting');
+    expect(waits.map(({ reason }) => reason)).toContain('preparing');
+    // What the embedded cluster does not implement holds nothing up and is no reason to wait.
+    expect(JSON.stringify(waits)).not.toContain('not implemented');
+    await world.operator.producer.teardown({ version: 1, instanceId: 'patient' });
+    await world.gone('patient');
+  });
+
   it('an image that does not exist fails for good with evidence, and leaves nothing', async () => {
     const bad = await createWorld({
       kubeconfig: embedded.kubeconfig,

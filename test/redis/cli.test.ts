@@ -222,6 +222,20 @@ describe('ids with any characters', { timeout }, () => {
   });
 });
 
+it('what is not there is named with the verb that shows what is', { timeout }, async () => {
+  for (const [args, verb] of [
+    [['sweeps', 'nobody'], 'windlass sweeps'],
+    [['dead-letters', '--redrive', 'nobody'], 'windlass dead-letters'],
+  ] as const) {
+    const missing = await run([...args]);
+    expect(missing.json().error).toMatchObject({ code: 'instance_not_found', hint: expect.stringContaining(verb) });
+    expect(missing.exitCode).toBe(3);
+  }
+  expect((await run(['sweeps', '-o', 'wide'], {}, [])).stdout).toBe('No sweep reports.\n');
+  expect((await run(['dead-letters', '-o', 'wide'], {}, [])).stdout).toBe('No dead letters.\n');
+  expect((await run(['dead-letters', '--all', '-o', 'wide'], {}, [])).stdout).toBe('Nothing to send again.\n');
+});
+
 describe('records', { timeout }, () => {
   it('that are not there end with 3', async () => {
     for (const args of [

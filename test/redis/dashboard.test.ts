@@ -127,6 +127,9 @@ describe('on loopback without tokens', () => {
     expect(await problem(`${url}/instances/nobody`)).toMatchObject({ status: 404, code: 'instance_not_found' });
     expect(await problem(`${url}/instances/%zz`)).toMatchObject({ status: 400, code: 'payload_invalid' });
     expect(await (await fetch(`${url}/instances/nobody`, { headers: browser })).text()).toContain('There is no instance');
+    const nowhere = await problem(`${url}/nowhere`);
+    expect(nowhere).toMatchObject({ status: 404, detail: 'There is no such page.' });
+    expect(nowhere.hint).not.toContain('schema');
   });
 });
 
@@ -278,10 +281,10 @@ it('a port that is taken is config_invalid, naming the port', async () => {
   });
 });
 
-async function problem(url: string, init: RequestInit = {}): Promise<{ status: number; code?: string }> {
+async function problem(url: string, init: RequestInit = {}): Promise<{ status: number; code?: string; hint?: string }> {
   const answer = await fetch(url, init);
   expect(answer.headers.get('content-type')).toContain('application/problem+json');
-  return (await answer.json()) as { status: number; code?: string };
+  return (await answer.json()) as { status: number; code?: string; hint?: string };
 }
 
 /** fetch does not let a test choose the Host. */

@@ -133,7 +133,8 @@ function createPodReaction(options: PodReactionOptions): (event: StoreEvent) => 
     const ignored = type === 'ADDED' ? unimplementedFields(pod) : [];
     if (ignored.length > 0) {
       const message = `not implemented by the embedded cluster: ${ignored.join(', ')}`;
-      options.record(pod, 'kubelet', { type: 'Warning', reason: 'FieldNotImplemented', message });
+      // Nothing is held up by it: as a Warning it would be taken for what the Pod waits for.
+      options.record(pod, 'kubelet', { type: 'Normal', reason: 'FieldNotImplemented', message });
     }
     if (type === 'DELETED') {
       retry();

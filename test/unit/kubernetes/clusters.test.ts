@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { afterAll, describe, expect, it } from 'vitest';
 import { clusterSchema } from '../../../src/config/schema.ts';
 import { checkClusterConfig, createClusters } from '../../../src/kubernetes/clusters.ts';
@@ -53,6 +54,20 @@ describe('checkClusterConfig', () => {
 });
 
 describe('createClusters', () => {
+  it('a log names the field of a connection that is not usable, as every other call does', async () => {
+    const clusters = createClusters(
+      { main: config({ kubeconfigPath: 'missing' }) },
+      { installation: 'local', dir, log: quietLog },
+    );
+    const sink = new PassThrough();
+    for (const call of [clusters.get('main').logs('windlass-x', sink), clusters.get('main').logTail('windlass-x')])
+      await expect(call).rejects.toMatchObject({
+        code: 'config_invalid',
+        issues: [{ path: 'clusters.main.kubeconfigPath' }],
+      });
+    await clusters.close();
+  });
+
   it('brings every field of a connection to the calls: file, context, namespace and time limit', async () => {
     const stub = await startStub({
       http: (request, response) => {
