@@ -191,7 +191,9 @@ async function recordEffects(scenario: Scenario, run: Run): Promise<string[]> {
     () => quiet(3000),
   );
   // Timers and hints repeat these as often as time goes by; the first few stand for all.
-  return [...points].filter((point) => !/ (redis\.renew#(?!1$)|(redis\.(claim-waiters|wake|begin)|queue\.(delay|promote))#(?![1-3]$))/.test(point));
+  return [...points].filter(
+    (point) => !/ (redis\.renew#(?!1$)|(redis\.(claim-waiters|wake|begin)|queue\.(delay|promote))#(?![1-3]$))/.test(point),
+  );
 }
 
 /** Starts a watch for the first write of the next holder; the returned question waits for nothing more. */
