@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import type { V1Container, V1Probe } from '@kubernetes/client-node';
 import { parseQuantity } from '../api/quantity.ts';
 import { startFailure, terminated } from './container-end.ts';
@@ -179,6 +180,8 @@ export class Container {
     if (this.#context.stopping.aborted || this.#isOver) run.signal('SIGKILL', false);
     run.stdout.on('data', (chunk: Buffer) => log?.write('stdout', chunk));
     run.stderr.on('data', (chunk: Buffer) => log?.write('stderr', chunk));
+    // One that ended before anybody listened still has its output to hand over: the log and the message are made of it.
+    const handedOver = Promise.all([once(run.stdout, 'close'), once(run.stderr, 'close')]);
     if (spec.stdin !== true) run.stdin.end();
     this.record('Normal', 'Started', `Started container ${spec.name}`);
     this.#set({ running: { startedAt: kubeTime(startedAt) } });
@@ -186,6 +189,7 @@ export class Container {
     if (isOutOfMemory(image.fault)) void pause(1000, ended.signal).then(() => run.signal('SIGKILL', false));
     const probing = this.#afterStart({ isolation, setup: prepared.setup, container: spec }, ended.signal);
     const { exitCode, outOfMemory = false } = await run.exit;
+    await handedOver;
     ended.abort();
     this.live = undefined;
     log?.end();
