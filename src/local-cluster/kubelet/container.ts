@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import type { V1Container, V1Probe } from '@kubernetes/client-node';
 import { parseQuantity } from '../api/quantity.ts';
 import { startFailure, terminated } from './container-end.ts';
@@ -13,7 +12,7 @@ import { fieldPath, type PodContext, type Role } from './pod-context.ts';
 import { type ContainerState, type ContainerStatus, kubeTime, podFullName } from './pod-types.ts';
 import { probe } from './probes.ts';
 import { stopProcess } from './stop.ts';
-import type { Run } from './supervisor-client.ts';
+import { endOfRead, type Run } from './supervisor-client.ts';
 import { BackOff, pause, untilAborted } from './timing.ts';
 
 /** One start of a container that is running now. */
@@ -180,16 +179,14 @@ export class Container {
     if (this.#context.stopping.aborted || this.#isOver) run.signal('SIGKILL', false);
     run.stdout.on('data', (chunk: Buffer) => log?.write('stdout', chunk));
     run.stderr.on('data', (chunk: Buffer) => log?.write('stderr', chunk));
-    // One that ended before anybody listened still has its output to hand over: the log and the message are made of it.
-    const handedOver = Promise.all([once(run.stdout, 'close'), once(run.stderr, 'close')]);
+    const over = endOfRead(run);
     if (spec.stdin !== true) run.stdin.end();
     this.record('Normal', 'Started', `Started container ${spec.name}`);
     this.#set({ running: { startedAt: kubeTime(startedAt) } });
     if (image.fault !== undefined) this.#context.actOut(image.fault.kind);
     if (isOutOfMemory(image.fault)) void pause(1000, ended.signal).then(() => run.signal('SIGKILL', false));
     const probing = this.#afterStart({ isolation, setup: prepared.setup, container: spec }, ended.signal);
-    const { exitCode, outOfMemory = false } = await run.exit;
-    await handedOver;
+    const { exitCode, outOfMemory = false } = await over;
     ended.abort();
     this.live = undefined;
     log?.end();

@@ -3,6 +3,7 @@ import { request as secureRequest } from 'node:https';
 import type { V1Container, V1ExecAction, V1HTTPGetAction, V1TCPSocketAction } from '@kubernetes/client-node';
 import { askForFile } from './file-probe.ts';
 import type { ContainerSetup, PodIsolation } from './isolation.ts';
+import { endOfRead } from './supervisor-client.ts';
 
 /** What a probe or a lifecycle hook does. */
 export interface Handler {
@@ -47,7 +48,7 @@ async function runExec({ isolation, setup }: Target, command: readonly string[],
     late = true;
     run.kill();
   }, timeoutMs);
-  const { exitCode } = await run.exit;
+  const { exitCode } = await endOfRead(run);
   clearTimeout(timer);
   if (late) return `command timed out: "${command.join(' ')}" timed out after ${timeoutMs / 1000}s`;
   return exitCode === 0 ? undefined : output;

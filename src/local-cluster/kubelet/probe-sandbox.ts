@@ -4,6 +4,7 @@ import type { HostSupervisor } from './host-supervisor.ts';
 import type { Isolation } from './isolation.ts';
 import { createPathMode } from './path-mode.ts';
 import { createSandbox } from './sandbox.ts';
+import { endOfRead } from './supervisor-client.ts';
 
 export interface IsolationOptions {
   readonly sandbox: 'auto' | 'none';
@@ -57,7 +58,7 @@ async function tryOut(sandbox: Isolation, folder: string): Promise<void> {
     run.stderr.on('data', (chunk: Buffer) => {
       output += chunk;
     });
-    const { exitCode, error } = await run.exit;
+    const { exitCode, error } = await endOfRead(run);
     if (exitCode !== 0) throw new Error(error ?? (output.trim() || `exit code ${exitCode}`));
   } finally {
     await pod.close();

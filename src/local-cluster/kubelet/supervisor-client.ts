@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { type Duplex, PassThrough, Writable } from 'node:stream';
 import type { FileKind } from './isolation.ts';
@@ -29,13 +30,24 @@ export interface Run {
   readonly stdin: Writable;
   readonly stdout: PassThrough;
   readonly stderr: PassThrough;
-  /** Settles once the process ended and its output was handed over; never rejects. */
+  /** Settles once the process ended; its output may still have to be read (`endOfRead`). Never rejects. */
   readonly exit: Promise<RunExit>;
   /** With `onlyIfCaught` the signal is dropped unless the process handles it, as it is for a PID 1. */
   signal(name: NodeJS.Signals, onlyIfCaught: boolean): void;
   resize(columns: number, rows: number): void;
   /** Drops the connection: the supervisor kills the process. */
   kill(): void;
+}
+
+/**
+ * The end of a run whose two outputs the caller has just begun to read, after all of both was read: a program that ended
+ * before anybody listened has its output still to hand over, and what is made of it (log, message, complaint) would be empty.
+ */
+export async function endOfRead(run: Run): Promise<RunExit> {
+  const read = Promise.all([once(run.stdout, 'close'), once(run.stderr, 'close')]);
+  const exit = await run.exit;
+  await read;
+  return exit;
 }
 
 /** Frame types; the other half is supervisor.mjs. */
