@@ -1,26 +1,11 @@
 import { connect, type Socket } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { WebSocket } from 'ws';
 import { createAgentClient } from '../../../src/agent/client.ts';
-import { createClusters } from '../../../src/kubernetes/clusters.ts';
-import type { Cluster, Clusters } from '../../../src/kubernetes/port.ts';
-import { quietLog, type StubHandlers, type StubServer, startStub, until } from './stub-server.ts';
+import { frame, useStubCluster } from './stub-cluster.ts';
+import { until } from './stub-server.ts';
 
-let stub: StubServer;
-let clusters: Clusters;
-
-async function clusterOn(handlers: StubHandlers): Promise<Cluster> {
-  stub = await startStub(handlers);
-  clusters = createClusters({ main: stub.config() }, { installation: 'local', dir: stub.dir, log: quietLog });
-  return clusters.get('main');
-}
-afterEach(async () => {
-  await clusters.close();
-  await stub.close();
-});
-
-const frame = (channel: number, payload: Uint8Array | string): Buffer =>
-  Buffer.concat([Buffer.from([channel]), Buffer.from(payload)]);
+const server = useStubCluster();
 
 describe('forward', () => {
   const header = Buffer.from([0x3d, 0x22]);
@@ -53,7 +38,7 @@ describe('forward', () => {
     });
 
   it('gives each connection its own stream, and loses nothing of 10 MB', async () => {
-    const cluster = await clusterOn({ protocols: ['v4.channel.k8s.io'], socket: echo });
+    const cluster = await server.clusterOn({ protocols: ['v4.channel.k8s.io'], socket: echo });
     const forward = await cluster.forward('windlass-x', 8765);
     const size = 10 << 20;
     const socket = await open(forward.port);
@@ -65,15 +50,15 @@ describe('forward', () => {
     await until('the echo', () => got === size, 20_000);
     const other = await open(forward.port);
     other.write('hello');
-    await until('the second stream', () => stub.received.filter(({ method }) => method === 'UPGRADE').length === 2);
-    expect(stub.received[0]?.url.searchParams.get('ports')).toBe('8765');
+    await until('the second stream', () => server.stub.received.filter(({ method }) => method === 'UPGRADE').length === 2);
+    expect(server.stub.received[0]?.url.searchParams.get('ports')).toBe('8765');
     await forward.close();
-    await until('all closed', () => stub.sockets.size === 0);
+    await until('all closed', () => server.stub.sockets.size === 0);
     expect(socket.destroyed || socket.readableEnded).toBe(true);
   }, 30_000);
 
   it('listens on 127.0.0.1 only', async () => {
-    const cluster = await clusterOn({ protocols: ['v4.channel.k8s.io'], socket: echo });
+    const cluster = await server.clusterOn({ protocols: ['v4.channel.k8s.io'], socket: echo });
     const forward = await cluster.forward('windlass-x', 8765);
     (await open(forward.port)).destroy();
     // Another address of this machine: a listener on every address would answer here too.
@@ -83,20 +68,20 @@ describe('forward', () => {
   });
 
   it('gives up a stream whose upgrade is never answered when it is closed', async () => {
-    const cluster = await clusterOn({ refuseUpgrade: () => 'hang' });
+    const cluster = await server.clusterOn({ refuseUpgrade: () => 'hang' });
     const controller = new AbortController();
     const forward = await cluster.forward('windlass-x', 8765, { signal: controller.signal });
     const socket = await open(forward.port);
     const ended = endOf(socket);
-    await until('the upgrade', () => stub.received.some(({ method }) => method === 'UPGRADE'));
+    await until('the upgrade', () => server.stub.received.some(({ method }) => method === 'UPGRADE'));
     controller.abort();
     await ended;
-    await until('the connection closed', () => stub.sockets.size === 0);
+    await until('the connection closed', () => server.stub.sockets.size === 0);
     await forward.close();
   });
 
   it('C62: keeps an error that comes with the port headers, and resets the connection', async () => {
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       protocols: ['v4.channel.k8s.io'],
       socket(socket) {
         socket.send(frame(0, header));
@@ -110,7 +95,7 @@ describe('forward', () => {
 
   it('resets when the stream cannot be opened, and works again when it can', async () => {
     let refuse = true;
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       protocols: ['v4.channel.k8s.io'],
       refuseUpgrade: () => (refuse ? { status: 500, body: '{}' } : undefined),
       socket: echo,
@@ -127,7 +112,7 @@ describe('forward', () => {
 
   it('keeps an answer that comes after the local side has ended, and tells a clean end from a broken one', async () => {
     let broken = false;
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       protocols: ['v4.channel.k8s.io'],
       socket(socket) {
         greet(socket);
@@ -153,7 +138,7 @@ describe('forward', () => {
   });
 
   it('C62: leaks nothing over 100 connections, and ends with its signal', async () => {
-    const cluster = await clusterOn({ protocols: ['v4.channel.k8s.io'], socket: echo });
+    const cluster = await server.clusterOn({ protocols: ['v4.channel.k8s.io'], socket: echo });
     const controller = new AbortController();
     const forward = await cluster.forward('windlass-x', 8765, { signal: controller.signal });
     for (let index = 0; index < 100; index += 1) {
@@ -164,7 +149,7 @@ describe('forward', () => {
       }
       socket.destroy();
     }
-    await until('all streams closed', () => stub.sockets.size === 0, 10_000);
+    await until('all streams closed', () => server.stub.sockets.size === 0, 10_000);
     controller.abort();
     await expect(open(forward.port)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
   }, 20_000);
@@ -174,7 +159,7 @@ describe('forward', () => {
       'pods "windlass-x" is forbidden: User "worker" cannot create resource "pods/portforward" in API group "" in the namespace "sandboxes"';
     const forbidden = JSON.stringify({ kind: 'Status', status: 'Failure', reason: 'Forbidden', code: 403, message });
     let refuse = true;
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       protocols: ['v4.channel.k8s.io'],
       refuseUpgrade: () => (refuse ? { status: 403, body: forbidden } : undefined),
       socket: echo,
@@ -194,7 +179,7 @@ describe('forward', () => {
   });
 
   it('says so when the wanted port is taken', async () => {
-    const cluster = await clusterOn({});
+    const cluster = await server.clusterOn({});
     const first = await cluster.forward('windlass-x', 8765);
     await expect(cluster.forward('windlass-x', 8765, { localPort: first.port })).rejects.toMatchObject({ code: 'forward_lost' });
     await first.close();

@@ -1,25 +1,11 @@
 import { PassThrough, Writable } from 'node:stream';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { WebSocket } from 'ws';
-import { createClusters } from '../../../src/kubernetes/clusters.ts';
-import type { Cluster, Clusters } from '../../../src/kubernetes/port.ts';
-import { failure, quietLog, type StubHandlers, type StubServer, startStub, until } from './stub-server.ts';
+import type { Cluster } from '../../../src/kubernetes/port.ts';
+import { frame, useStubCluster } from './stub-cluster.ts';
+import { failure, until } from './stub-server.ts';
 
-let stub: StubServer;
-let clusters: Clusters;
-
-async function clusterOn(handlers: StubHandlers): Promise<Cluster> {
-  stub = await startStub(handlers);
-  clusters = createClusters({ main: stub.config() }, { installation: 'local', dir: stub.dir, log: quietLog });
-  return clusters.get('main');
-}
-afterEach(async () => {
-  await clusters.close();
-  await stub.close();
-});
-
-const frame = (channel: number, payload: Uint8Array | string): Buffer =>
-  Buffer.concat([Buffer.from([channel]), Buffer.from(payload)]);
+const server = useStubCluster();
 const success = JSON.stringify({ status: 'Success' });
 const exited = (code: number): string =>
   JSON.stringify({
@@ -32,7 +18,7 @@ const run = (cluster: Cluster, options = {}) => cluster.exec(target, ['run', 'a 
 
 describe('exec', () => {
   it('asks for what it needs and gives back the exit code', async () => {
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       socket(socket) {
         socket.send(frame(1, 'out'));
         socket.send(frame(2, 'err'));
@@ -40,11 +26,11 @@ describe('exec', () => {
       },
     });
     expect(await run(cluster)).toEqual({ exitCode: 42, stdout: 'out', stderr: 'err' });
-    const url = stub.received[0]?.url;
+    const url = server.stub.received[0]?.url;
     expect(url?.pathname).toBe('/api/v1/namespaces/sandboxes/pods/windlass-x/exec');
     expect(url?.searchParams.getAll('command')).toEqual(['run', 'a b', '$x']);
     expect([...(url?.searchParams.keys() ?? [])].filter((key) => key !== 'command')).toEqual(['container', 'stdout', 'stderr']);
-    expect(stub.received[0]?.headers.authorization).toBe('Bearer secret-token');
+    expect(server.stub.received[0]?.headers.authorization).toBe('Bearer secret-token');
   });
 
   const endings: [string, (socket: WebSocket) => void][] = [
@@ -57,7 +43,7 @@ describe('exec', () => {
     ],
   ];
   it.each(endings)('is exec_lost at once when the server %s', async (_name, end) => {
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       socket(socket) {
         socket.send(frame(1, 'half'));
         end(socket);
@@ -69,15 +55,15 @@ describe('exec', () => {
   });
 
   it('has an end even when the server has none', async () => {
-    const cluster = await clusterOn({ socket: () => {} });
+    const cluster = await server.clusterOn({ socket: () => {} });
     await expect(run(cluster, { timeoutMs: 100 })).rejects.toMatchObject({ code: 'exec_lost' });
-    await until('the connection closed', () => stub.sockets.size === 0);
+    await until('the connection closed', () => server.stub.sockets.size === 0);
   });
 
   it('has an end when the upgrade is never answered', async () => {
-    const cluster = await clusterOn({ refuseUpgrade: () => 'hang' });
+    const cluster = await server.clusterOn({ refuseUpgrade: () => 'hang' });
     await expect(run(cluster, { timeoutMs: 100 })).rejects.toMatchObject({ code: 'exec_lost' });
-    await until('the connection closed', () => stub.sockets.size === 0);
+    await until('the connection closed', () => server.stub.sockets.size === 0);
   });
 
   const refusals: [number, string, string, string][] = [
@@ -87,7 +73,7 @@ describe('exec', () => {
     [500, 'InternalError', 'error dialing backend', 'cluster_unreachable'],
   ];
   it.each(refusals)('classifies a refused upgrade: %i', async (status, reason, message, code) => {
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       refuseUpgrade: () => ({ status, body: JSON.stringify(failure(status, reason, message)) }),
     });
     await expect(run(cluster)).rejects.toMatchObject({ code, message: expect.stringContaining(message) });
@@ -100,7 +86,7 @@ describe('exec', () => {
     'C51: says of %s that it cannot be started as a shell does: %i, in the words of the runtime',
     async (program, exitCode, words) => {
       const message = `Internal error occurred: error executing command in container: failed to exec in container: failed to start exec "0f": OCI runtime exec failed: exec failed: unable to start container process: exec: "${program}": ${words}: unknown`;
-      const cluster = await clusterOn({
+      const cluster = await server.clusterOn({
         socket: (socket) => socket.send(frame(3, JSON.stringify({ status: 'Failure', reason: 'InternalError', message }))),
       });
       expect(await run(cluster)).toEqual({ exitCode, stdout: '', stderr: `windlass: "${program}": ${words}\n` });
@@ -108,13 +94,13 @@ describe('exec', () => {
   );
 
   it('C67: takes new credentials after a 401 and tries once more', async () => {
-    const cluster = await clusterOn({ refuseUpgrade: () => ({ status: 401, body: '{}' }) });
+    const cluster = await server.clusterOn({ refuseUpgrade: () => ({ status: 401, body: '{}' }) });
     await expect(run(cluster)).rejects.toMatchObject({ code: 'permission_denied' });
-    expect(stub.received).toHaveLength(2);
+    expect(server.stub.received).toHaveLength(2);
   });
 
   it('ignores what comes on unknown channels and after the status', async () => {
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       socket(socket) {
         socket.send(frame(255, Buffer.from([1])));
         socket.send(frame(9, 'what'));
@@ -137,7 +123,7 @@ describe('exec', () => {
     });
 
   it('sends stdin whole and says where it ends', async () => {
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       async socket(socket) {
         socket.send(frame(1, String((await received(socket)).length)));
         socket.send(frame(3, success));
@@ -154,7 +140,7 @@ describe('exec', () => {
 
   it('leaves stdin open where the server cannot end it', async () => {
     let closed = 0;
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       protocols: ['v4.channel.k8s.io'],
       socket(socket) {
         socket.on('message', (data: Buffer) => {
@@ -171,7 +157,7 @@ describe('exec', () => {
   });
 
   it('lets go of a stdin that never ends', async () => {
-    const cluster = await clusterOn({ socket: (socket) => socket.send(frame(3, success)) });
+    const cluster = await server.clusterOn({ socket: (socket) => socket.send(frame(3, success)) });
     const stdin = new PassThrough();
     stdin.write('x');
     expect((await run(cluster, { stdin })).exitCode).toBe(0);
@@ -184,7 +170,7 @@ describe('exec', () => {
     let sent = 0;
     let mostAhead = 0;
     let taken = 0;
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       async socket(socket) {
         const chunk = frame(1, Buffer.alloc(64 * 1024));
         while (sent < total) {
@@ -209,7 +195,7 @@ describe('exec', () => {
   });
 
   it('fails when the sink does', async () => {
-    const cluster = await clusterOn({
+    const cluster = await server.clusterOn({
       socket(socket) {
         const timer = setInterval(() => socket.send(frame(1, 'x'.repeat(1000))), 5);
         socket.on('close', () => clearInterval(timer));
@@ -217,6 +203,6 @@ describe('exec', () => {
     });
     const stdout = new Writable({ highWaterMark: 1, write: (_chunk, _encoding, done) => done(new Error('disk full')) });
     await expect(run(cluster, { stdout })).rejects.toThrow('disk full');
-    await until('the connection closed', () => stub.sockets.size === 0);
+    await until('the connection closed', () => server.stub.sockets.size === 0);
   });
 });
