@@ -90,14 +90,17 @@ export class SupervisorClient {
     return kind;
   }
 
+  /**
+   * Resolves once the request is on its way. A supervisor may be gone by then (its Pod was killed): without a listener of
+   * our own that would end this process, and whoever got the socket before it was known would wait for an end that was.
+   */
   #open(request: object): Promise<Socket> {
     return new Promise((resolve, reject) => {
       const socket = connect({ path: this.#path, allowHalfOpen: true });
-      socket.once('error', reject);
+      // Stays: who uses the socket from here on sees its close.
+      socket.on('error', reject);
       socket.once('connect', () => {
-        socket.off('error', reject);
-        socket.write(`${JSON.stringify(request)}\n`);
-        resolve(socket);
+        socket.write(`${JSON.stringify(request)}\n`, (error) => (error ? reject(error) : resolve(socket)));
       });
     });
   }
