@@ -44,7 +44,8 @@ const launch = async (id: string) => {
 };
 
 beforeAll(async () => {
-  const storageClass = target.classes.immediate;
+  // Bound once the Pod has a node: of a claim that is bound too late for the scheduler, its events are asked for as well.
+  const storageClass = target.classes.firstConsumer;
   world = await createWorld({
     kubeconfig: target.kubeconfig,
     namespace: target.namespace,

@@ -5,10 +5,12 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SweepReport } from '../../src/jobs/context.ts';
-import { ownedAnnotations, ownedLabels } from '../../src/kubernetes/ownership.ts';
+import { orphans } from '../../src/jobs/sweeps/orphans.ts';
+import { keys, ownedAnnotations, ownedLabels } from '../../src/kubernetes/ownership.ts';
 import type { Cluster } from '../../src/kubernetes/port.ts';
 import { claimName, instanceHash, podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { passOn } from '../support/sweep-context.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let dir: string;
@@ -82,6 +84,44 @@ describe('C95: a namespace that may not be listed', () => {
     await world.operator.producer.launch({ version: 1, instanceId: 'fine', profile: 'node', cluster: 'default' });
     await world.ready('fine');
     rules('bad');
+  });
+});
+
+describe('a candidate that changes between the read and the delete', () => {
+  /** A view whose first deletion of `name` comes right after `change`. */
+  const changedOnce = (name: string, change: () => Promise<unknown>): Cluster => {
+    let changed = false;
+    return {
+      ...world.cluster,
+      async remove(kind, asked, options) {
+        if (asked === name && !changed) {
+          changed = true;
+          await change();
+        }
+        return world.cluster.remove(kind, asked, options);
+      },
+    };
+  };
+  const annotate = (name: string, annotations: Record<string, string>) =>
+    world.cluster.patch('persistentvolumeclaims', name, { metadata: { annotations } });
+  const actionOf = async (name: string, annotations: Record<string, string>) => {
+    await passOn(world, orphans);
+    const view = changedOnce(name, () => annotate(name, annotations));
+    return (await passOn(world, orphans, view)).entries.find((entry) => entry.name === name)?.action;
+  };
+
+  it('goes in the same pass when it is still nobody’s: its node had written a status', async () => {
+    const name = await leakClaim(world.cluster, 'busy');
+    expect(await actionOf(name, { status: 'new' })).toBe('deleted');
+    expect(await world.cluster.read('persistentvolumeclaims', name)).toBeUndefined();
+  });
+
+  it('stays when the change makes it somebody’s', async () => {
+    const name = await leakClaim(world.cluster, 'kept');
+    expect(await actionOf(name, { [keys.retained]: 'true' })).toBe('changed');
+    const there = await world.cluster.read('persistentvolumeclaims', name);
+    expect(there?.metadata?.deletionTimestamp).toBeUndefined();
+    await world.cluster.remove('persistentvolumeclaims', name, { uid: there?.metadata?.uid ?? '' });
   });
 });
 

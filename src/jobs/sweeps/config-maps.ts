@@ -6,7 +6,8 @@ import type { SweepEntry } from '../context.ts';
 import { snapshotMap } from '../snapshots.ts';
 import { ahead } from './ahead.ts';
 import { ownedPages } from './owned.ts';
-import { ageSeconds, type Found, type Pass, type SweepPlan, serverNow, underLease } from './pass.ts';
+import { ageSeconds, type Found, type Pass, type SweepPlan, underLease } from './pass.ts';
+import { removeAsJudged } from './removal.ts';
 import { due, keep, type Sighting, type Verdict } from './verdict.ts';
 
 /** Maps that instances share (the agent, recipes as accepted), of versions that nothing uses any more. */
@@ -89,14 +90,16 @@ export function mapsNamedBy(pod: V1Pod): string[] {
 
 function removeMap(pass: Pass, entry: SweepEntry): Promise<SweepEntry> {
   return underLease(pass, `map-${entry.name}`, entry, async (lease) => {
-    const map = await pass.cluster.read('configmaps', entry.name, { signal: pass.signal });
-    if (map?.metadata?.uid !== entry.uid) return { ...entry, action: 'gone' };
-    const again = await judge(pass, map.metadata, serverNow(pass.cluster), true, () => findUsers(pass));
-    if (again.verdict !== 'delete') return { ...again, action: 'changed' };
-    lease.assertHeld();
-    const resourceVersion = map.metadata.resourceVersion ?? '';
-    await pass.cluster.remove('configmaps', entry.name, { uid: entry.uid, resourceVersion, signal: pass.signal });
-    return { ...again, action: 'deleted' };
+    let again = entry;
+    const action = await removeAsJudged(pass, lease, 'configmaps', {
+      name: entry.name,
+      uid: entry.uid,
+      async mayGo(meta, now) {
+        again = await judge(pass, meta, now, true, () => findUsers(pass));
+        return again.verdict === 'delete';
+      },
+    });
+    return { ...again, action };
   });
 }
 

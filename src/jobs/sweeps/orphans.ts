@@ -3,7 +3,8 @@ import type { InstanceRecord, Tombstone } from '../../inventory/types.ts';
 import { keys } from '../../kubernetes/ownership.ts';
 import type { SweepEntry } from '../context.ts';
 import { hashOf, type OwnedKind, ownedKinds, ownedPages, type Page } from './owned.ts';
-import { ageSeconds, type Found, type Pass, type SweepPlan, serverNow, underLease } from './pass.ts';
+import { ageSeconds, type Found, type Pass, type SweepPlan, underLease } from './pass.ts';
+import { removeAsJudged } from './removal.ts';
 import { due, keep, type Sighting, type Verdict } from './verdict.ts';
 
 /** Objects of this installation that no live record knows. */
@@ -63,18 +64,19 @@ async function judge(pass: Pass, { kind, meta, now }: Seen, before: boolean, rec
   return { ...about, ...judgeOrphan({ meta, kind, record, tombstone, sighting, graceSeconds: pass.settings.graceSeconds }) };
 }
 
-/** On what is read again, by UID and resourceVersion: an adopted or replaced object makes the delete fail (I12, I21). */
+/** On what is read again: an adopted or replaced object is not the one that was judged. */
 function removeOrphan(pass: Pass, { kind }: Seen, entry: SweepEntry): Promise<SweepEntry> {
   return underLease(pass, hashOf(entry.name, kind) ?? '', entry, async (lease) => {
-    const object = await pass.cluster.read(kind, entry.name, { signal: pass.signal });
-    if (object?.metadata?.uid !== entry.uid) return { ...entry, action: 'gone' };
-    const now = serverNow(pass.cluster);
-    const again = await judge(pass, { kind, meta: object.metadata, now }, true, pass.inventory.readByHash);
-    if (again.verdict !== 'delete') return { ...again, action: 'changed' };
-    lease.assertHeld();
-    const resourceVersion = object.metadata.resourceVersion ?? '';
-    await pass.cluster.remove(kind, entry.name, { uid: entry.uid, resourceVersion, signal: pass.signal });
-    return { ...again, action: 'deleted' };
+    let again = entry;
+    const action = await removeAsJudged(pass, lease, kind, {
+      name: entry.name,
+      uid: entry.uid,
+      async mayGo(meta, now) {
+        again = await judge(pass, { kind, meta, now }, true, pass.inventory.readByHash);
+        return again.verdict === 'delete';
+      },
+    });
+    return { ...again, action };
   });
 }
 

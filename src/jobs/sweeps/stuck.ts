@@ -6,6 +6,7 @@ import type { JobState, SweepEntry } from '../context.ts';
 import { hashOf, type OwnedKind, ownedKinds, ownedPages } from './owned.ts';
 import { ageSeconds, type Found, type Pass, type SweepPlan, underLease } from './pass.ts';
 import { aboutRecord, recordPages } from './records.ts';
+import { removeAsJudged } from './removal.ts';
 import { due, keep, type Sighting, type Verdict } from './verdict.ts';
 
 /** Half-way with nobody on it: lost jobs, failed rollbacks, open create intents, objects that stay Terminating. */
@@ -117,15 +118,8 @@ function act(pass: Pass, seen: Judged, entry: SweepEntry): Promise<SweepEntry> {
 async function settleCreates(pass: Pass, lease: Lease, record: InstanceRecord, entry: SweepEntry): Promise<SweepEntry> {
   const removed: string[] = [];
   for (const intent of openCreates(record)) {
-    const object = await pass.cluster.read(intent.kind, intent.name, { signal: pass.signal });
-    const meta = object?.metadata ?? {};
-    if (object === undefined || adoptable(meta, { nonce: intent.nonce }) === 'foreign') continue;
-    lease.assertHeld();
-    await pass.cluster.remove(intent.kind, intent.name, {
-      uid: meta.uid ?? '',
-      resourceVersion: meta.resourceVersion ?? '',
-      signal: pass.signal,
-    });
+    const ours = async (meta: V1ObjectMeta) => adoptable(meta, { nonce: intent.nonce }) !== 'foreign';
+    if ((await removeAsJudged(pass, lease, intent.kind, { name: intent.name, mayGo: ours })) !== 'deleted') continue;
     removed.push(`${intent.kind}/${intent.name}`);
   }
   const creates = Object.fromEntries(Object.entries(record.creates).filter(([, intent]) => !intent.open));
