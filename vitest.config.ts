@@ -37,8 +37,6 @@ const project = (name: string, include: string[], seconds: number, build: string
     name,
     include,
     environment: 'node' as const,
-    // These suites wait for real processes: on a crowded CI machine one may come too late. What needed it is named at the end.
-    retry: process.env.CI === 'true' ? 1 : 0,
     testTimeout: seconds * 1000,
     hookTimeout: Math.max(seconds, 30) * 1000,
     globalSetup: [`test/support/${build}.mjs`],

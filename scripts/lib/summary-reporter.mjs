@@ -1,23 +1,44 @@
 import { writeFileSync } from 'node:fs';
 
-/** Writes {passed, failed, skipped: [{name, reason}], retried: [name]} to $WINDLASS_TEST_SUMMARY when a run has ended. */
+/**
+ * Writes to $WINDLASS_TEST_SUMMARY when a run has ended: `passed` (a count), `failed` (names of tests, suites and files),
+ * `failedFiles` (paths), `passedInFailedFiles`, `skipped` ({file, name, reason}), `broken` (errors outside of any test).
+ */
 export default class SummaryReporter {
   onTestRunEnd(modules, unhandledErrors) {
-    const summary = { passed: 0, failed: unhandledErrors.length, skipped: [], retried: [] };
-    for (const module of modules) {
-      // A file that cannot be loaded has errors and no tests.
-      summary.failed += module.errors().length;
-      for (const suite of module.children.allSuites()) summary.failed += suite.errors().length;
-      for (const test of module.children.allTests()) count(test, summary);
-    }
+    const summary = {
+      passed: 0,
+      failed: [],
+      failedFiles: [],
+      passedInFailedFiles: 0,
+      skipped: [],
+      broken: unhandledErrors.length,
+    };
+    for (const module of modules) add(summary, module.moduleId, resultsOf(module));
     writeFileSync(process.env.WINDLASS_TEST_SUMMARY, JSON.stringify(summary));
   }
 }
 
-function count(test, summary) {
-  const { state, note } = test.result();
-  if ((test.diagnostic()?.retryCount ?? 0) > 0) summary.retried.push(test.fullName);
-  if (state === 'passed') summary.passed += 1;
-  else if (state === 'skipped') summary.skipped.push({ name: test.fullName, reason: note ?? 'no reason given' });
-  else summary.failed += 1;
+function add(summary, file, { passed, failed, skipped }) {
+  summary.passed += passed;
+  summary.failed.push(...failed);
+  summary.skipped.push(...skipped.map((one) => ({ file, ...one })));
+  if (failed.length === 0) return;
+  summary.failedFiles.push(file);
+  summary.passedInFailedFiles += passed;
+}
+
+function resultsOf(module) {
+  // A file that cannot be loaded has errors and no tests; a suite's hooks fail beside its tests.
+  const failed = module.errors().map(() => module.moduleId);
+  for (const suite of module.children.allSuites()) failed.push(...suite.errors().map(() => suite.fullName));
+  const skipped = [];
+  let passed = 0;
+  for (const test of module.children.allTests()) {
+    const { state, note } = test.result();
+    if (state === 'passed') passed += 1;
+    else if (state === 'skipped') skipped.push({ name: test.fullName, reason: note ?? 'no reason given' });
+    else failed.push(test.fullName);
+  }
+  return { passed, failed, skipped };
 }
