@@ -40,8 +40,26 @@ export function verb<O>(
 ): Command {
   return command.action(async () => {
     const context = createContext(command.optsWithGlobals<GlobalOptions>());
-    process.exitCode = (await (run as Run)(context, command.opts(), command.args)) ?? 0;
+    try {
+      process.exitCode = (await (run as Run)(context, command.opts(), command.args)) ?? 0;
+    } catch (error) {
+      throw withHelpOf(command, error);
+    }
   });
+}
+
+const generalHelp = 'See `windlass --help`.';
+
+/** Wrong usage names the help of its own verb. */
+export function withHelpOf(command: Command, error: unknown): unknown {
+  if (!(error instanceof WindlassError) || error.hint !== generalHelp) return error;
+  return new WindlassError(error.code, error.message, { issues: error.issues, hint: helpHint(command) });
+}
+
+export function helpHint(command: Command): string {
+  const words: string[] = [];
+  for (let at: Command | null = command; at !== null; at = at.parent) words.unshift(at.name());
+  return `See \`${words.join(' ')} --help\`.`;
 }
 
 function createContext(globals: GlobalOptions): Context {
@@ -77,7 +95,7 @@ async function closing<R extends { close(): Promise<void> }, T>(resource: R, use
 export function usage(path: string, message: string): WindlassError {
   return new WindlassError('payload_invalid', `${path}: ${message}`, {
     issues: [{ path, message }],
-    hint: 'See `windlass --help`.',
+    hint: generalHelp,
   });
 }
 

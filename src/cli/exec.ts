@@ -3,7 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 import type { Command } from 'commander';
 import { asWindlassError } from '../errors.ts';
 import type { Operator } from '../main.ts';
-import { type Context, checkedId, usage, verb } from './context.ts';
+import { type Context, checkedId, usage, verb, withHelpOf } from './context.ts';
 import { explainLoss } from './exec-loss.ts';
 import { interruptible } from './interrupt.ts';
 import { showError } from './output.ts';
@@ -48,7 +48,7 @@ export function exec(program: Command): void {
       return await run(context, await requestOf(options, args));
     } catch (error) {
       // The exit codes of the command and ours share one number: 125 is ours (as with other container tools).
-      await showError(asWindlassError(error), context.out.format, context.out.asked);
+      await showError(asWindlassError(withHelpOf(command, error)), context.out.format, context.out.asked);
       return 125;
     }
   });
@@ -83,7 +83,9 @@ async function run(context: Context, request: Request): Promise<number> {
     const exitCode = await context.withOperator(async (operator) => {
       const pod = await openPod(operator, request.instanceId);
       const ran =
-        request.tty || !pod.agentRuns ? throughCluster(pod, request, streams) : throughAgent(operator, request, streams);
+        request.tty || !pod.agentRuns
+          ? throughCluster(pod, request, streams)
+          : throughAgent(operator, request, streams, context.out.say);
       return ran.catch(async (error: unknown) => {
         streams.signal.throwIfAborted();
         throw await explainLoss(pod, asWindlassError(error));
@@ -100,7 +102,12 @@ async function run(context: Context, request: Request): Promise<number> {
   }
 }
 
-async function throughAgent(operator: Operator, request: Request, streams: Streams): Promise<number> {
+async function throughAgent(
+  operator: Operator,
+  request: Request,
+  streams: Streams,
+  say: (text: string) => void,
+): Promise<number> {
   const agent = await operator.connectAgent(request.instanceId, { signal: streams.signal });
   try {
     const { command, env, workdir, timeoutMs, stdin } = request;
@@ -111,7 +118,10 @@ async function throughAgent(operator: Operator, request: Request, streams: Strea
       ...(workdir !== undefined && { workdir }),
       ...(timeoutMs !== undefined && { timeoutMs }),
     };
-    return (await agent.client.exec(start, streams)).exitCode;
+    const { exitCode, timedOut } = await agent.client.exec(start, streams);
+    // 124 could be the command's own.
+    if (timedOut) say(`The command was ended after ${Number(timeoutMs) / 1000} s (--timeout).`);
+    return exitCode;
   } finally {
     await agent.close();
   }

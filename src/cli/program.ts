@@ -1,6 +1,8 @@
-import { Command, Option } from 'commander';
+import { Command, type CommanderError, Option } from 'commander';
+import { WindlassError } from '../errors.ts';
 import { config } from './config.ts';
 import { connect } from './connect.ts';
+import { helpHint } from './context.ts';
 import { deadLetters } from './dead-letters.ts';
 import { doctor } from './doctor.ts';
 import { events } from './events.ts';
@@ -57,7 +59,10 @@ const verbs = [
   version,
 ];
 
-/** The whole command line. Throws a CommanderError instead of ending the process; prints nothing about errors itself. */
+/**
+ * The whole command line. Instead of ending the process it throws: wrong usage as `payload_invalid`, the end of `--help` and
+ * `--version` as a CommanderError of exit code 0. Prints nothing about errors itself.
+ */
 export function createProgram(): Command {
   const program = new Command('windlass')
     .description('Launches, tears down and sweeps workspace instances on Kubernetes from Redis queues.')
@@ -80,5 +85,16 @@ const everyCommand = (command: Command): Command[] => command.commands.flatMap((
 
 /** Errors are printed once, by main.ts, in the form that was asked for. */
 function silence(command: Command): void {
-  command.exitOverride().configureOutput({ outputError: () => undefined });
+  const asUsage = (error: CommanderError): never => {
+    throw error.exitCode === 0 ? error : usageError(command, error);
+  };
+  command.exitOverride(asUsage).configureOutput({ outputError: () => undefined });
+}
+
+function usageError(command: Command, error: CommanderError): WindlassError {
+  const message = error.code === 'commander.help' ? 'A verb is missing after this word.' : error.message.replace(/^error: /, '');
+  return new WindlassError('payload_invalid', message, {
+    issues: [{ path: 'arguments', message }],
+    hint: helpHint(command),
+  });
 }

@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import { asWindlassError, WindlassError } from '../errors.ts';
+import { asWindlassError } from '../errors.ts';
 import { InstanceFailed } from './context.ts';
 import { type Format, formats, showError } from './output.ts';
 import { createProgram } from './program.ts';
@@ -16,10 +16,7 @@ export async function run(args: readonly string[]): Promise<number> {
     return Number(process.exitCode ?? 0);
   } catch (thrown) {
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
-    const error =
-      thrown instanceof CommanderError
-        ? usageError(thrown)
-        : asWindlassError(thrown instanceof InstanceFailed ? thrown.failure : thrown);
+    const error = asWindlassError(thrown instanceof InstanceFailed ? thrown.failure : thrown);
     const asked = formatAsked(args);
     await showError(
       error,
@@ -29,14 +26,6 @@ export async function run(args: readonly string[]): Promise<number> {
     );
     return error.row.exit;
   }
-}
-
-function usageError(error: CommanderError): WindlassError {
-  const message = error.code === 'commander.help' ? 'A verb is missing after this word.' : error.message.replace(/^error: /, '');
-  return new WindlassError('payload_invalid', message, {
-    issues: [{ path: 'arguments', message }],
-    hint: 'See `windlass --help`.',
-  });
 }
 
 /** Read from the words themselves, since a failure may come before they were understood. */

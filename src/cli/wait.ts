@@ -1,7 +1,8 @@
 import { type Command, Option } from 'commander';
 import { WindlassError } from '../errors.ts';
+import type { InstanceEvent } from '../inventory/types.ts';
 import { checkedId, InstanceFailed, verb } from './context.ts';
-import { existing, failureOf, follow, stageLine } from './follow.ts';
+import { existing, failureOf, follow, glance, stageLine } from './follow.ts';
 import { interruptible } from './interrupt.ts';
 import { launchEnd, showReady } from './launch.ts';
 import { clean } from './output.ts';
@@ -19,9 +20,11 @@ export function wait(program: Command): void {
     const { toInstance } = await import('../inventory/view.ts');
     return context.withCaller(async ({ inventory }) => {
       const interrupt = interruptible();
+      const { record: first } = await glance(inventory, instanceId);
       const common = {
-        onEvent: (event: Parameters<typeof stageLine>[0]) => {
-          const line = stageLine(event);
+        onEvent: (event: InstanceEvent) => {
+          // What earlier launches under this id went through is `windlass events`.
+          const line = event.generation < (first?.generation ?? 0) ? undefined : stageLine(event);
           if (line) context.out.say(clean(line));
         },
         ...timeout,

@@ -133,9 +133,12 @@ export const limitsSchema = z.strictObject({
   resources: z.record(z.string(), quantity).default({ cpu: '4', memory: '8Gi', 'ephemeral-storage': '10Gi' }),
 });
 
+/** Seconds between sweeps of a kind whose configuration names neither `every` nor `cron`. */
+const defaultEverySeconds = 60;
+
 const sweepSchema = z
   .strictObject({
-    every: z.int().min(1).optional(),
+    every: z.int().min(1).optional().describe(`Seconds between passes; ${defaultEverySeconds} where no cron is given either.`),
     cron: z.string().optional(),
     tz: z.string().default('UTC'),
     graceSeconds: seconds(86400).default(600),
@@ -145,7 +148,8 @@ const sweepSchema = z
   .refine(
     (sweep) => !(sweep.every !== undefined && sweep.cron !== undefined),
     'give either every or cron, not both: two schedules would run twice',
-  );
+  )
+  .transform((sweep) => (sweep.cron === undefined ? { ...sweep, every: sweep.every ?? defaultEverySeconds } : sweep));
 export const sweepKinds = ['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'] as const;
 
 export const tokenSchema = z.strictObject({

@@ -4,8 +4,6 @@ import { builtSweeps, payloadVersion } from '../jobs/catalog.ts';
 import type { Queues } from './queue.ts';
 
 const schedulerId = (kind: string) => `sweep-${kind}`;
-/** Seconds between sweeps of a kind whose configuration names neither `every` nor `cron`. */
-const defaultEverySeconds = 60;
 
 /**
  * One job scheduler per kind of sweep, the same however many workers start however often (C75); those of kinds that are
@@ -15,9 +13,7 @@ export async function upsertSchedules(queues: Queues, config: Config): Promise<v
   for (const kind of builtSweeps) {
     const settings = config.sweeps[kind];
     const repeat =
-      settings.cron === undefined
-        ? { every: (settings.every ?? defaultEverySeconds) * 1000 }
-        : { pattern: settings.cron, tz: settings.tz };
+      settings.cron === undefined ? { every: Number(settings.every) * 1000 } : { pattern: settings.cron, tz: settings.tz };
     const template = { name: 'sweep', data: { version: payloadVersion, kinds: [kind] } };
     await effect('queue.schedule', kind, () => queues.sweep.upsertJobScheduler(schedulerId(kind), repeat, template));
   }

@@ -64,7 +64,9 @@ describe('the command line on a running instance', () => {
     expect(text('stderr')).toBe('err\n');
     expect(lines.at(-1)).toEqual({ schema: 'windlass/v1', exitCode: 7 });
     expect((await run('exec', id, '--', 'surely-not-a-command')).exitCode).toBe(127);
-    expect((await run('exec', '--timeout', '1', id, '--', 'sleep', '30')).exitCode).toBe(124);
+    const late = await run('exec', '--timeout', '1', id, '--', 'sleep', '30');
+    expect(late).toMatchObject({ exitCode: 124, stderr: 'The command was ended after 1 s (--timeout).\n' });
+    expect(await run('exec', '--timeout', '9', id, '--', 'sh', '-c', 'exit 124')).toMatchObject({ exitCode: 124, stderr: '' });
   });
 
   it('exec -i passes stdin on byte by byte, and stdout stays clean', async () => {

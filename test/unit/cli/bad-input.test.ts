@@ -5,7 +5,7 @@ import { checkClusters } from '../../../src/cli/checks.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { startServer } from '../../../src/dashboard/serve.ts';
 import { configFolder, validConfig } from '../config/folder.ts';
-import { windlass } from './run.ts';
+import { inProcess, windlass } from './run.ts';
 
 // Each run is a process of its own: on a busy machine that takes seconds.
 const timeout = 60_000;
@@ -37,6 +37,15 @@ describe('wrong usage ends with 2 and payload_invalid, before anything is read',
       error: { code: 'payload_invalid', retriable: false, message: expect.stringMatching(message) },
     });
     expect(run.exitCode).toBe(2);
+  });
+
+  it.each([
+    ['an unknown option', ['list', '--colour'], 'list'],
+    ['an argument that is no good', ['list', '--limit', '501'], 'list'],
+    ['a wrong word of a word', ['keys', 'old'], 'keys'],
+    ['an exec without a command', ['exec', 'a'], 'exec'],
+  ])('%s names the help of its verb', async (_name, args, verb) => {
+    expect((await inProcess([...args, '--json'])).json().error).toMatchObject({ hint: `See \`windlass ${verb} --help\`.` });
   });
 
   it('no verb at all prints the help on stderr and ends with 2', async () => {

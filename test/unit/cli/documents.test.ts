@@ -18,6 +18,7 @@ describe('documents', () => {
       WINDLASS__REDIS__URL: 'redis://me:hunter2@127.0.0.1:7',
     });
     expect(run.json().config).toMatchObject({ redis: { url: 'redis://***@127.0.0.1:7' }, worker: { concurrency: 50 } });
+    expect(run.json().config).toMatchObject({ sweeps: { orphans: { every: 60 } } });
     expect(run.stdout).not.toMatch(/hunter2|[0-9a-f]{64}/);
   });
 
