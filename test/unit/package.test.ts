@@ -55,7 +55,15 @@ describe('the package', () => {
     const own = pack.files.map((file) => file.path).filter((path) => !path.startsWith('node_modules/'));
     const allowed = /^(dist|examples|deploy)\/|^(package\.json|README\.md|CHANGELOG\.md|LICENSE)$/;
     expect(own.filter((path) => !allowed.test(path))).toEqual([]);
-    expect(own).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'examples/windlass.yaml', 'dist/agent/agent.mjs']));
+    const needed = [
+      'LICENSE',
+      'README.md',
+      'examples/windlass.yaml',
+      'dist/agent/agent.mjs',
+      'dist/cli/main.js',
+      'dist/THIRD-PARTY.txt',
+    ];
+    expect(own).toEqual(expect.arrayContaining(needed));
     expect(own.filter((path) => /(^|\/)(\.env|windlass\.env|kubeconfig)$/.test(path))).toEqual([]);
   });
 });

@@ -59,9 +59,8 @@ export function renderList(list: ListResult, how: Rendering): unknown {
   };
 }
 
-const load = createRequire(import.meta.url);
 /** Few clients want YAML: its library is not loaded before one does. */
-const toYaml = (value: unknown): string => (load('yaml') as typeof import('yaml')).stringify(value);
+const library = (): typeof import('yaml') => createRequire(import.meta.url)('yaml');
 
 export const serialize = (value: unknown, form: Pick<Form, 'yaml'>): string =>
-  form.yaml ? toYaml(value) : JSON.stringify(value);
+  form.yaml ? library().stringify(value) : JSON.stringify(value);

@@ -5,7 +5,7 @@ import { subscribe } from 'node:diagnostics_channel';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-await import(pathToFileURL(join(dirname(process.argv[1]), '../main.js')).href);
+await import(pathToFileURL(join(dirname(process.argv[1]), 'parts.js')).href);
 const started = new Promise((resolve) => process.on('message', (message) => (message.start ? resolve() : arm(message))));
 // A test run that is ended must not leave its victims behind.
 process.on('disconnect', () => process.exit());

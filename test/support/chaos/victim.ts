@@ -4,8 +4,8 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { poll } from '../../../src/clock.ts';
 import type { LoadedConfig } from '../../../src/config/load.ts';
-import { bundle } from '../bundle.ts';
 import { root } from '../root.ts';
+import { built } from '../world.ts';
 
 /** A worker process that is loaded, but takes jobs only after `start`. */
 export interface Victim {
@@ -28,7 +28,8 @@ export interface Victim {
 
 /** Loading takes most of a worker's start: the next victim is made ready while the present one works. */
 export async function standby(loaded: LoadedConfig, queues: string): Promise<Victim> {
-  const args = ['--import', join(import.meta.dirname, 'standby.mjs'), await bundle()];
+  await built();
+  const args = ['--import', join(import.meta.dirname, 'standby.mjs'), join(root, 'dist/cli/main.js')];
   const child = spawn(process.execPath, [...args, 'worker', '--config', loaded.file, '--queues', queues], {
     cwd: root,
     env: { ...process.env, WINDLASS__LOG__LEVEL: 'info' },
