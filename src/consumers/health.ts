@@ -20,11 +20,12 @@ export async function startHealthServer(options: {
   consumers: readonly Consumer[];
   metrics: Metrics;
 }): Promise<HealthServer> {
+  const emptyAt = new Map<string, number>();
   const server = createServer((request, response) => {
     const answer = (status: number, type: string, body: string) => response.writeHead(status, { 'content-type': type }).end(body);
     const route = async () => {
       if (request.url === '/healthz') {
-        const stuck = await stuckQueues(options);
+        const stuck = await stuckQueues(options, emptyAt);
         return stuck.length === 0
           ? answer(200, 'text/plain', 'ok\n')
           : answer(503, 'text/plain', `no progress on: ${stuck.join(', ')}\n`);
@@ -48,12 +49,18 @@ export async function startHealthServer(options: {
   };
 }
 
-async function stuckQueues(options: { queues: Queues; consumers: readonly Consumer[] }): Promise<string[]> {
+/** `emptyAt`: when each queue was last seen empty. A job that came after that has not waited longer, however idle we were. */
+async function stuckQueues(
+  { queues, consumers }: { queues: Queues; consumers: readonly Consumer[] },
+  emptyAt: Map<string, number>,
+): Promise<string[]> {
   const stuck: string[] = [];
-  for (const consumer of options.consumers) {
-    if (consumer.running() > 0 || Date.now() - consumer.lastProgress() < stuckMs) continue;
-    const counts = await options.queues[consumer.queue].getJobCounts('waiting', 'prioritized');
+  for (const consumer of consumers) {
+    const progressAt = Math.max(consumer.lastProgress(), emptyAt.get(consumer.queue) ?? 0);
+    if (consumer.running() > 0 || Date.now() - progressAt < stuckMs) continue;
+    const counts = await queues[consumer.queue].getJobCounts('waiting', 'prioritized');
     if ((counts.waiting ?? 0) + (counts.prioritized ?? 0) > 0) stuck.push(consumer.queue);
+    else emptyAt.set(consumer.queue, Date.now());
   }
   return stuck;
 }

@@ -23,6 +23,8 @@ interface WakeupOptions extends Shared {
 
 /** An entry that stays pending this long lost its producer between the script and the add. */
 const pendingMs = 2000;
+/** Waiters claimed in one script where all are woken; what a crash between claim and promotion makes sleep on. */
+const batch = 100;
 /** A freed limit lets in as many as slots freed; one at a time, each end frees one. */
 const perWake = 1;
 
@@ -59,8 +61,11 @@ export async function startWakeups(context: Shared, queues: Queues): Promise<Wak
 async function wake({ inventory, queues }: WakeupOptions, key: string): Promise<void> {
   const everybody = key === pressureKey || key.startsWith('inst:') || key.startsWith('lease:');
   if (everybody) {
-    for (const waiter of await inventory.claimWaiters(key, 100)) await promote(queues, waiter);
-    return;
+    for (;;) {
+      const waiters = await inventory.claimWaiters(key, batch);
+      for (const waiter of waiters) await promote(queues, waiter);
+      if (waiters.length < batch) return;
+    }
   }
   // A freed slot is for a job that is there: one that was removed from its queue meanwhile must not swallow the wake-up.
   for (;;) {

@@ -23,7 +23,7 @@ interface Intents {
 /** The way in: what is wanted is stored, together with the job that will do it, before the queue hears of it. */
 export function createIntents(
   intents: Intents,
-): Pick<Inventory, 'intendLaunch' | 'intendRemoval' | 'intendSweptRemoval' | 'extend'> {
+): Pick<Inventory, 'intendLaunch' | 'intendAgain' | 'intendRemoval' | 'intendSweptRemoval' | 'extend'> {
   const removal = async (intent: RemovalIntent, more: Record<string, unknown>) => {
     const hash = intents.hashOf(intent.instanceId);
     const [answer] = await intents.run('removal-intent', intent.instanceId, { ...removalArgs(hash, intent), ...more });
@@ -31,14 +31,17 @@ export function createIntents(
     if (answer.kind === 'missing' || answer.kind === 'gone' || answer.kind === 'changed') return { kind: answer.kind } as const;
     return accepted('teardown', hash, intent.instanceId, answer) as RemovalAnswer;
   };
+  const launch = async (intent: LaunchIntent, seen: string) => {
+    const hash = intents.hashOf(intent.instanceId);
+    const [answer] = await intents.run('launch-intent', intent.instanceId, { ...launchArgs(hash, intent), seen });
+    await intents.confirm();
+    if (answer.kind === 'conflict' || answer.kind === 'taken' || answer.kind === 'overtaken')
+      return { kind: answer.kind } as const;
+    return accepted('launch', hash, intent.instanceId, answer) as LaunchAnswer;
+  };
   return {
-    async intendLaunch(intent) {
-      const hash = intents.hashOf(intent.instanceId);
-      const [answer] = await intents.run('launch-intent', intent.instanceId, launchArgs(hash, intent));
-      await intents.confirm();
-      if (answer.kind === 'conflict' || answer.kind === 'taken') return { kind: answer.kind };
-      return accepted('launch', hash, intent.instanceId, answer) as LaunchAnswer;
-    },
+    intendLaunch: async (intent) => (await launch(intent, '')) as LaunchAnswer,
+    intendAgain: ({ seen, ...intent }) => launch(intent, String(seen)),
     intendRemoval: async (intent) => (await removal(intent, {})) as RemovalAnswer,
     intendSweptRemoval: (intent) => removal(intent, sweptArgs(intent)),
     extend: (extension) => extend(intents, extension),

@@ -46,6 +46,11 @@ export type LaunchAnswer =
   | { readonly kind: 'conflict' }
   | { readonly kind: 'taken' };
 
+/** Asked for by somebody who has read the record: `seen` is the generation that he read. */
+export interface RepeatedIntent extends LaunchIntent {
+  readonly seen: number;
+}
+
 export interface RemovalIntent {
   readonly instanceId: string;
   /** undefined = operator: any owner. Another owner's id is answered as if it were not there. */
@@ -182,6 +187,8 @@ export interface Inventory {
   hashOf(instanceId: string): string;
 
   intendLaunch(intent: LaunchIntent): Promise<LaunchAnswer>;
+  /** 'overtaken' = another generation is wanted by now, or none; nothing was asked for. */
+  intendAgain(intent: RepeatedIntent): Promise<LaunchAnswer | { readonly kind: 'overtaken' }>;
   intendRemoval(intent: RemovalIntent): Promise<RemovalAnswer>;
   /** 'changed' = the record is not any more what the sweep saw; nothing was asked for. */
   intendSweptRemoval(intent: SweptRemoval): Promise<RemovalAnswer | { readonly kind: 'changed' }>;

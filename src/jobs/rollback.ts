@@ -165,7 +165,9 @@ async function leaveForCleanup(job: HeldJob, errors: readonly WindlassError[]): 
     reason: 'cleanup after a failed launch',
     ...(keepWorkspace ? { keepWorkspace } : {}),
   };
-  await job.inventory.intendRemoval({ instanceId: record.instanceId, intent, payload });
+  // The lease is gone already: what somebody has asked for since, a launch after a teardown say, must not be removed.
+  const expected = { generation: record.generation, expiresAt: record.expiresAt };
+  await job.inventory.intendSweptRemoval({ instanceId: record.instanceId, intent, payload, expected });
   return { kind: 'failed', error: failedWith(failure), retryAfterMs: undefined };
 }
 

@@ -5,18 +5,19 @@ import { launchAttempts } from '../jobs/catalog.ts';
 /** Seconds for a run that nobody gave a deadline: as long as the longest budget of a profile by default. */
 const defaultDeadlineSeconds = 1800;
 
-/** A new run of what the record holds: nothing is validated again, so that a profile that is gone blocks no reconnect. */
-export function askReconnect(inventory: Pick<Inventory, 'intendLaunch'>, record: InstanceRecord): Promise<LaunchAnswer> {
-  return inventory.intendLaunch({ ...intentOf(record), sealedEnv: '', reconnect: true });
+type Again = ReturnType<Inventory['intendAgain']>;
+
+/**
+ * A new run of what the record holds, as long as its generation is the wanted one. Nothing is validated again, so that a
+ * profile that is gone blocks no reconnect.
+ */
+export function askReconnect(inventory: Pick<Inventory, 'intendAgain'>, record: InstanceRecord): Again {
+  return inventory.intendAgain({ ...intentOf(record), sealedEnv: '', reconnect: true, seen: record.generation });
 }
 
 /** A new generation of a failed instance, with the same request and the secrets that were sealed for it. */
-export function askRetry(
-  inventory: Pick<Inventory, 'intendLaunch'>,
-  record: InstanceRecord,
-  sealedEnv: string,
-): Promise<LaunchAnswer> {
-  return inventory.intendLaunch({ ...intentOf(record), sealedEnv });
+export function askRetry(inventory: Pick<Inventory, 'intendAgain'>, record: InstanceRecord, sealedEnv: string): Again {
+  return inventory.intendAgain({ ...intentOf(record), sealedEnv, seen: record.generation });
 }
 
 /** A new run of the generation that failed, from its recorded recipe, with all attempts and its deadline anew. */

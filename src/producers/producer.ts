@@ -177,7 +177,10 @@ async function reconnect(options: ProducerOptions, instanceId: string, by: Calle
       { hint },
     );
   }
-  return answerOf(instanceId, await askReconnect(options.inventory, record), send);
+  const answer = await askReconnect(options.inventory, record);
+  // A newer request came since the record was read: what it says now decides.
+  if (answer.kind === 'overtaken') return reconnect(options, instanceId, by, send);
+  return answerOf(instanceId, answer, send);
 }
 
 async function retry(
@@ -200,7 +203,9 @@ async function retry(
   // As a first launch: what is not offered any more is refused before anything is written.
   acceptLaunch(record.request.payload, await offer(), by);
   const { sealedEnv = '' } = await options.inventory.secrets(record.hash);
-  return answerOf(instanceId, await askRetry(options.inventory, record, sealedEnv), send);
+  const answer = await askRetry(options.inventory, record, sealedEnv);
+  if (answer.kind === 'overtaken') return retry(options, instanceId, by, offer, send);
+  return answerOf(instanceId, answer, send);
 }
 
 /** Another owner's instance is answered as if it were not there. */

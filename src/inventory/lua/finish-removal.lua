@@ -33,8 +33,10 @@ end
 local function suspend(r)
   local changes = { state = 'suspended', pod = 'null', agent = 'null', stages = '[]', crashes = '0', readyAt = '0' }
   if A.expiresIn then changes.expiresAt = int(NOW + tonumber(A.expiresIn)) end
-  if tonumber(r.removeUpTo) <= tonumber(A.generation) then changes.removeUpTo = '0' end
-  if r.intent == 'present' and r._next ~= '' then
+  -- Behind a newer removal nothing goes on yet: where the launch behind that is to go is still to be known then.
+  local last = tonumber(r.removeUpTo) <= tonumber(A.generation)
+  if last then changes.removeUpTo = '0' end
+  if last and r.intent == 'present' and r._next ~= '' then
     local placement = cjson.decode(r._next)
     changes.profile, changes.app, changes._next = placement.profile, placement.app, ''
   end

@@ -1,6 +1,6 @@
 #!lua
 -- A: hash, instanceId, owner, requestHash, fresh {fields}, request {fields}, placement {fields}, next, sealedEnv,
---    deadlineMs, class, reconnect ('1' or ''), redrive (generation-run or ''), rawJobId
+--    deadlineMs, class, reconnect ('1' or ''), redrive (generation-run or ''), seen (generation or ''), rawJobId
 local hash = A.hash
 local CLASS = { high = 0, normal = 1000, low = 2000 }
 
@@ -91,6 +91,8 @@ local function decide()
   local tomb = redis.call('HMGET', key('tombstone', hash), 'owner', 'generation', 'fence')
   local owner = r and r.owner or tomb[1]
   if owner and owner ~= A.owner then return { kind = 'taken' } end
+  -- Who asks again for what he has read must not bring back what was torn down since.
+  if A.seen ~= '' and (not r or r.generation ~= A.seen) then return { kind = 'overtaken' } end
   if A.redrive ~= '' then return r and redrive(r) or { kind = 'conflict' } end
   if not r then return create(tomb) end
   if r.state == 'failed' or r.intent ~= 'present' then return newGeneration(r) end

@@ -14,6 +14,14 @@ local function takeOutLaunch(r)
   if forgetWait(waiter) == 1 then registerWait(waiter, { 'inst:' .. hash }) end
 end
 
+-- A launch that came after a removal of everything has nothing yet. To keep a workspace behind it would keep the one that
+-- was to go, since whichever removal runs first does what the record says: data of an old generation would be back (I11).
+local function nothingToKeep(r)
+  if A.intent ~= 'suspended' or r.removeUpTo == '0' then return false end
+  local pending = cjson.decode(redis.call('HGET', key('record', hash), 'removal'))
+  return type(pending) == 'table' and pending.keepWorkspace ~= true
+end
+
 local function decide()
   local r = load(hash)
   if not r then
@@ -31,10 +39,11 @@ local function decide()
     return answer('accepted', change(hash, r, { run = int(tonumber(r.run) + 1) }))
   end
   takeOutLaunch(r)
-  local generation = generationAfter(r.generation)
-  local after = change(hash, r, {
-    intent = A.intent, generation = generation, run = '1', removeUpTo = generation, removal = A.removal, _next = '',
-  })
+  local changes = { intent = A.intent, generation = generationAfter(r.generation), run = '1', removal = A.removal, _next = '' }
+  changes.removeUpTo = changes.generation
+  if nothingToKeep(r) then changes.intent, changes.removal = 'absent', nil end
+  local generation = changes.generation
+  local after = change(hash, r, changes)
   append(hash, generation, A.events)
   publishIntent(hash, after)
   return answer('accepted', after)
