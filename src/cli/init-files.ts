@@ -1,4 +1,5 @@
 import type { KeySet } from './key-files.ts';
+import { runtimeImage } from './shipped-profiles.ts';
 
 /** The cluster that a new configuration is for. */
 export interface Place {
@@ -50,7 +51,29 @@ profiles:
     workspace:
       mode: managed_pvc
       size: 1Gi
-  # The same Pod with a workspace that ends with it.
+  # An image that has no Node.js for the agent to run on: an init container copies one from agent.image.
+  minimal:
+    podTemplateFile: profiles/minimal.yaml
+    mainContainer: agent
+    platform: ${platform}
+    workspace:
+      mode: managed_pvc
+      size: 1Gi
+    agent:
+      delivery: init_image
+      image: ${runtimeImage}
+  # Python, and a Node.js beside it for the agent.
+  python:
+    podTemplateFile: profiles/python.yaml
+    mainContainer: agent
+    platform: ${platform}
+    workspace:
+      mode: managed_pvc
+      size: 1Gi
+    agent:
+      delivery: init_image
+      image: ${runtimeImage}
+  # The Pod of node, with a workspace that ends with it.
   scratch:
     podTemplateFile: profiles/node.yaml
     mainContainer: agent
@@ -70,45 +93,3 @@ secrets:
       keyEnv: ${atRest!.keyEnv}
 `;
 }
-
-export const profileText = `# What an instance of the profile is made from: one core/v1 PodTemplate. Windlass adds the workspace, its agent and its labels.
-apiVersion: v1
-kind: PodTemplate
-metadata:
-  # Only for people: instances are named by Windlass.
-  name: node
-template:
-  spec:
-    # These settings pass the Pod Security level "restricted".
-    securityContext:
-      # The image must not run as root,
-      runAsNonRoot: true
-      # so it runs as this user
-      runAsUser: 1000
-      # and this group,
-      runAsGroup: 1000
-      # which also gets the workspace: a fresh volume belongs to root otherwise.
-      fsGroup: 1000
-      # The system calls that a container runtime allows by default.
-      seccompProfile:
-        type: RuntimeDefault
-    containers:
-      # The name that mainContainer of the profile says.
-      - name: agent
-        # Any image with Node.js 20 or later, because the agent that Windlass delivers runs on it.
-        image: node:24-slim
-        resources:
-          # What the scheduler sets aside
-          requests:
-            cpu: 100m
-            memory: 128Mi
-          # and where the container is stopped.
-          limits:
-            memory: 1Gi
-        securityContext:
-          # No sudo and the like.
-          allowPrivilegeEscalation: false
-          # No special rights of root.
-          capabilities:
-            drop: [ALL]
-`;

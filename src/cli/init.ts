@@ -7,14 +7,15 @@ import { list, tree } from '../config/raw.ts';
 import { parseYaml } from '../config/yaml.ts';
 import { WindlassError } from '../errors.ts';
 import { verb } from './context.ts';
-import { configText, type Place, profileText } from './init-files.ts';
+import { configText, type Place } from './init-files.ts';
 import { envLines, makeKeys } from './key-files.ts';
 import { localKubeconfig } from './local-cluster.ts';
+import { shippedProfiles } from './shipped-profiles.ts';
 
 export function init(program: Command): void {
   const command = program
     .command('init')
-    .description('write a commented windlass.yaml, a first profile and windlass.env for the current kubeconfig context');
+    .description('write a commented windlass.yaml, its profiles and windlass.env for the current kubeconfig context');
   verb(command, async (context) => {
     const named = command.optsWithGlobals<{ config?: string }>().config;
     const file = resolve(named ?? shellEnv('WINDLASS_CONFIG') ?? 'windlass.yaml');
@@ -23,8 +24,7 @@ export function init(program: Command): void {
     await refuseExisting([file, env]);
     const place = await currentPlace();
     const made = await makeKeys('1');
-    const profile = join(dir, 'profiles', 'node.yaml');
-    await mkdir(dirname(profile), { recursive: true });
+    await mkdir(join(dir, 'profiles'), { recursive: true });
     const created = [
       await writeNew(
         env,
@@ -32,7 +32,9 @@ export function init(program: Command): void {
         0o600,
       ),
     ];
-    created.push(await writeNew(file, configText(place, made), 0o644), await writeNew(profile, profileText, 0o644));
+    created.push(await writeNew(file, configText(place, made), 0o644));
+    for (const [name, text] of Object.entries(shippedProfiles))
+      created.push(await writeNew(join(dir, 'profiles', `${name}.yaml`), text, 0o644));
     const files = created.filter((path) => path !== undefined).map((path) => relative(process.cwd(), path) || path);
     context.out.say(await nextSteps(place));
     await context.out.show({

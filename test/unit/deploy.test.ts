@@ -1,5 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -61,8 +61,19 @@ describe('the manifests', () => {
     expect(closed.egress ?? closed.ingress).toBeUndefined();
   });
 
-  test('the profile that is shipped to clusters is the one of the examples', async () => {
-    expect(await read('deploy/base/config/node.yaml')).toBe(await read('examples/profiles/node.yaml'));
+  test('the profiles that are shipped to clusters are those of the examples, and each is mounted where it is looked for', async () => {
+    const files = await readdir(join(root, 'examples/profiles'));
+    for (const file of files)
+      expect(await read(`deploy/base/config/${file}`), file).toBe(await read(`examples/profiles/${file}`));
+    const [generated] = parse(await read('deploy/base/kustomization.yaml')).configMapGenerator;
+    expect(generated.files.sort()).toEqual([...files, 'windlass.yaml'].map((file) => `config/${file}`).sort());
+    for (const manifest of ['deploy/base/worker.yaml', 'deploy/base/serve.yaml']) {
+      const { spec } = (await documents(manifest)).find((document) => document.kind === 'Deployment').spec.template;
+      const { items } = spec.volumes.find((volume: { name: string }) => volume.name === 'config').configMap;
+      expect(items.map(({ path }: { path: string }) => path).sort()).toEqual(
+        [...files.map((file) => `profiles/${file}`), 'windlass.yaml'].sort(),
+      );
+    }
   });
 });
 
@@ -93,8 +104,7 @@ async function withKeys(file: string, use: (path: string) => Promise<void>): Pro
   try {
     const config = parse(await read(file));
     config.secrets.sealing[0].publicKey = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' });
-    await mkdir(join(dir, 'profiles'));
-    await cp(join(root, 'examples/profiles/node.yaml'), join(dir, 'profiles/node.yaml'));
+    await cp(join(root, 'examples/profiles'), join(dir, 'profiles'), { recursive: true });
     await writeFile(join(dir, 'windlass.yaml'), stringify(config));
     await use(join(dir, 'windlass.yaml'));
   } finally {

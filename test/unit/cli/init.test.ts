@@ -6,6 +6,7 @@ import { parse, stringify } from 'yaml';
 import { checkClusters } from '../../../src/cli/checks.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { createKeyring } from '../../../src/inventory/secrets.ts';
+import { createRecipes } from '../../../src/jobs/recipes.ts';
 import { windlass } from './run.ts';
 
 const timeout = 60_000;
@@ -32,7 +33,7 @@ describe('init', { timeout }, () => {
     await writeFile(join(cwd, 'kube'), kubeconfig('blue-team'));
     const made = await windlass(['init', '--json'], { cwd, env: { KUBECONFIG: join(cwd, 'kube'), HOME: cwd } });
     expect(made.json()).toMatchObject({
-      created: ['windlass.env', 'windlass.yaml', 'profiles/node.yaml'],
+      created: ['windlass.env', 'windlass.yaml', 'profiles/node.yaml', 'profiles/minimal.yaml', 'profiles/python.yaml'],
       context: 'team: "blue"',
       namespace: 'blue-team',
     });
@@ -48,6 +49,28 @@ describe('init', { timeout }, () => {
     expect((await stat(join(cwd, 'windlass.env'))).mode & 0o777).toBe(0o600);
     const env = (await readFile(join(cwd, 'windlass.env'), 'utf8')).trim().split('\n').slice(1);
     expect(env.map((line) => line.split('=')[0])).toEqual(['WINDLASS_SEALING_KEY', 'WINDLASS_SECRET_KEY']);
+  });
+
+  it('writes the shipped profiles as they are in examples/, delivered as there, and their templates are accepted', async () => {
+    const cwd = await emptyFolder();
+    await windlass(['init', '--json'], { cwd, env: { HOME: cwd } });
+    const { config, templates } = await loadConfig({ cwd });
+    const recipes = createRecipes(config, templates).all();
+    expect(recipes.map(({ name, profile }) => [name, profile.agent.delivery])).toEqual([
+      ['node', 'config_map'],
+      ['minimal', 'init_image'],
+      ['python', 'init_image'],
+      ['scratch', 'config_map'],
+    ]);
+    const example = parse(await readFile('examples/windlass.yaml', 'utf8')).profiles;
+    expect(Object.keys(example)).toEqual(recipes.map(({ name }) => name));
+    for (const { name, profile } of recipes) expect(profile.agent, name).toMatchObject(example[name].agent ?? {});
+    const files = await readdir(join(cwd, 'profiles'));
+    expect(files.sort()).toEqual((await readdir('examples/profiles')).sort());
+    for (const file of files)
+      expect(await readFile(join(cwd, 'profiles', file), 'utf8'), file).toBe(
+        await readFile(join('examples/profiles', file), 'utf8'),
+      );
   });
 
   it('has every profile that a request in examples/ names', async () => {
