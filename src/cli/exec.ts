@@ -151,10 +151,16 @@ async function throughCluster(pod: Awaited<ReturnType<typeof openPod>>, request:
 function through(target: NodeJS.WriteStream): Writable {
   return new Writable({
     write(chunk: Buffer, _encoding, done) {
-      if (target.write(chunk)) done();
-      else target.once('drain', done);
+      target.write(chunk);
+      whenTaken(target, done);
     },
   });
+}
+
+/** Whoever reads us slowly holds the command up, instead of filling our memory. */
+function whenTaken(target: NodeJS.WriteStream, done: () => void): void {
+  if (target.writableNeedDrain) target.once('drain', done);
+  else done();
 }
 
 /** `{stream, data}` lines; a character split between two chunks is put together before it is printed. */
@@ -166,7 +172,7 @@ function jsonStream(context: Context, stream: 'stdout' | 'stderr'): Writable {
   return new Writable({
     write(chunk: Buffer, _encoding, done) {
       print(decoder.write(chunk));
-      done();
+      whenTaken(process.stdout, done);
     },
     final(done) {
       print(decoder.end());
