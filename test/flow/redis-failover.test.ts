@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { builtSweeps } from '../../src/jobs/catalog.ts';
 import { podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { sweepReport } from '../support/recover-flow.ts';
 import { startRedisCluster, startSentinelSet } from '../support/redis-topology.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -18,11 +20,14 @@ afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
 });
 
+/** Only when asked: what a sweep finds must not be gone before the test looks. */
+const byHand = Object.fromEntries(builtSweeps.map((kind) => [kind, { cron: '0 0 1 1 *', graceSeconds: 0 }]));
+
 /** Two worker processes on that Redis. */
 async function open(redis: object): Promise<string> {
   const installation = `failover-${randomBytes(4).toString('hex')}`;
   const place = { kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24' };
-  world = await createWorld({ ...place, config: { installation, redis } });
+  world = await createWorld({ ...place, config: { installation, redis, sweeps: byHand } });
   await Promise.all([world.workerProcess(), world.workerProcess()]);
   return installation;
 }
@@ -79,6 +84,42 @@ describe('workers resume by themselves', () => {
         pod: { uid: record.pod?.uid },
       });
     await clear([...done, ...active, 'after']);
+  }, 240_000);
+
+  it('C71 C74 when a replica takes over that lacks the last writes: what they said is lost, sweeps and the callers set it right', async () => {
+    const set = await startSentinelSet();
+    stops.push(() => set.stop());
+    await open({ url: set.url });
+    for (const id of ['kept', 'torn']) await launch(id);
+    const [kept, torn] = [await world.ready('kept'), await world.ready('torn')];
+    await set.cutReplicas();
+    await launch('forgotten');
+    const { hash } = await world.ready('forgotten');
+    await world.operator.producer.teardown({ version: 1, instanceId: 'torn' });
+    await world.gone('torn');
+    await set.master.stop();
+    await expect.poll(() => set.masterPort(), { timeout: 30_000 }).not.toBe(set.master.port);
+    await accepted('after');
+    await world.ready('after', 90);
+
+    // Both answers were given, and both are lost: one instance has no record, one record has no instance.
+    expect(await world.operator.inventory.read('forgotten')).toBeUndefined();
+    expect(await world.cluster.read('pods', podName(hash))).toBeDefined();
+    expect(await world.operator.inventory.read('torn')).toMatchObject({ generation: torn.generation });
+    for (const [kind, did] of [
+      ['orphans', { deleted: 2 }],
+      ['ghosts', { acted: 1 }],
+    ] as const) {
+      expect(await sweepReport(world, kind)).toMatchObject({ deleted: 0, acted: 0 });
+      expect(await sweepReport(world, kind)).toMatchObject(did);
+    }
+    await world.gone('torn', 90);
+    expect(await world.operator.inventory.read('kept')).toMatchObject({ state: 'ready', pod: { uid: kept.pod?.uid } });
+    await expect.poll(() => world.leftovers(), { timeout: 30_000 }).toHaveLength(4);
+    // Who asks again, since nobody ever told him that it failed, gets one of its own.
+    await launch('forgotten');
+    await assertReady(['kept', 'after', 'forgotten']);
+    await clear(['kept', 'after', 'forgotten']);
   }, 240_000);
 
   it('C71 when the primary of a three-primary Cluster that has the inventory is killed and comes back', async () => {

@@ -63,6 +63,8 @@ export interface SentinelSet {
   readonly master: TestRedis;
   /** The port of the master as Sentinel says. */
   masterPort(): Promise<number>;
+  /** From now on the replicas hear nothing more, while whoever is connected to the master goes on. */
+  cutReplicas(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -82,6 +84,17 @@ export async function startSentinelSet(): Promise<SentinelSet> {
     async masterPort() {
       const name = (client: Redis) => client.call('SENTINEL', 'get-master-addr-by-name', 'mymaster');
       return Number(((await askRedis(sentinel.port, name)) as string[])[1]);
+    },
+    async cutReplicas() {
+      await askRedis(master.port, async (client) => {
+        // Connections that are open stay open; a replica that comes again is refused.
+        await client.config('SET', 'requirepass', 'not-told-to-replicas');
+        await client.call('CLIENT', 'KILL', 'TYPE', 'replica');
+      });
+      for (const { port } of replicas) {
+        const cut = async (client: Redis) => (await client.info('replication')).includes('master_link_status:down');
+        await untilSo('the replica was not cut off', port, cut);
+      }
     },
     async stop() {
       await sentinel.stop();
