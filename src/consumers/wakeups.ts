@@ -23,14 +23,17 @@ interface WakeupOptions extends Shared {
 
 /** An entry that stays pending this long lost its producer between the script and the add. */
 const pendingMs = 2000;
-/** Waiters claimed in one script where all are woken; what a crash between claim and promotion makes sleep on. */
+/** A waiter that was claimed this long ago and has not begun: whoever claimed it may have died before promoting it. */
+const claimedMs = 2000;
+/** Waiters claimed in one script where all are woken: as many as one worker promotes in the time that a claim may take. */
 const batch = 100;
 /** A freed limit lets in as many as slots freed; one at a time, each end frees one. */
 const perWake = 1;
 
 /**
  * Any worker wakes any job: a bumped key (pub/sub, a hint) or a changed Pod (the shared watch) claims its waiters in one
- * script, so that one worker promotes each. What a lost hint misses, the job's own delay finds (at most 30 s).
+ * script, so that one worker promotes each. A claim whose worker died is seen by every other's next look, a second apart;
+ * what a lost hint misses, the job's own delay finds (at most 30 s).
  */
 export async function startWakeups(context: Shared, queues: Queues): Promise<Wakeups> {
   const { inventory, log } = context;
@@ -46,7 +49,10 @@ export async function startWakeups(context: Shared, queues: Queues): Promise<Wak
   };
   const stopListening = await inventory.onWake((key) => run('waking', wake(options, key)));
   const stopWatching = watchPods(options, (hash) => run('waking', inventory.wake([`inst:${hash}`])));
-  const timer = setInterval(() => run('re-adding pending jobs', readdPending(options)), 1000);
+  const timer = setInterval(() => {
+    run('re-adding pending jobs', readdPending(options));
+    run('promoting claimed jobs', promoteClaimed(options));
+  }, 1000);
   return {
     async stop() {
       clearInterval(timer);
@@ -80,6 +86,18 @@ async function promote(queues: Queues, waiter: JobRef): Promise<boolean> {
   // Not yet delayed: its own worker looks at the wake number right after the move and promotes it (design §4).
   if (job !== undefined && (await job.isDelayed())) await promoteFirst(job);
   return job !== undefined;
+}
+
+async function promoteClaimed({ inventory, queues }: WakeupOptions): Promise<void> {
+  for (const waiter of await inventory.staleClaims(claimedMs)) {
+    const job = await Job.fromId(queues[waiter.queue], waiter.jobId);
+    const state = await job?.getState();
+    // Its own worker has not put it to sleep yet: it may die before it looks whether it is awake already.
+    if (state === 'active') continue;
+    if (job !== undefined && state === 'delayed') await promoteFirst(job);
+    // It is on its way, however long the backlog: nobody has to look again.
+    await inventory.clearClaim(waiter);
+  }
 }
 
 /** Only changes that a judgement could depend on are worth a script: most status writes are not. */

@@ -13,6 +13,7 @@ export function createKeys(tag: string) {
     expiry: `${tag}:expiry`,
     pending: `${tag}:pending`,
     pendingJobs: `${tag}:pending-jobs`,
+    claimed: `${tag}:claimed`,
     record: named('record'),
     secrets: named('secrets'),
     tombstone: named('tombstone'),

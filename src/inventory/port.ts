@@ -219,6 +219,10 @@ export interface Inventory {
   ): Promise<'gone' | 'suspended' | 'requested'>;
   /** Registers a waiter without holding the lease (begin said wait). */
   registerWait(job: JobRef, keys: readonly string[]): Promise<WaitTicket>;
+  /** Waiters that were claimed longer ago than `ageMs` and have neither begun nor waited again. */
+  staleClaims(ageMs: number): Promise<readonly JobRef[]>;
+  /** It was promoted, or is gone: its claim is forgotten. */
+  clearClaim(job: JobRef): Promise<void>;
   /** The current numbers of these wake keys. */
   wakeNumbers(keys: readonly string[]): Promise<Readonly<Record<string, number>>>;
   /** Takes up to `count` waiters off a key; each is given to one caller only. */

@@ -7,12 +7,20 @@ import type { Inventory, JobRef, WaitTicket } from './port.ts';
 import { asking } from './redis-error.ts';
 import type { RunScript } from './scripts.ts';
 
-/** Pending entries looked at in one go; the next look finds the rest. */
-const pendingBatch = 500;
+/** Pending entries and claims looked at in one go; the next look finds the rest. */
+const batch = 500;
 
 type Waiting = Pick<
   Inventory,
-  'clearPending' | 'stalePending' | 'registerWait' | 'wakeNumbers' | 'claimWaiters' | 'wake' | 'onWake'
+  | 'clearPending'
+  | 'stalePending'
+  | 'registerWait'
+  | 'staleClaims'
+  | 'clearClaim'
+  | 'wakeNumbers'
+  | 'claimWaiters'
+  | 'wake'
+  | 'onWake'
 >;
 
 /** How a waiter is written down. Queue names have no `|`, job ids may. */
@@ -37,14 +45,17 @@ export function createWaiting(deps: {
   now: () => Promise<number>;
 }): Waiting {
   const { redis, run, keys, hub } = deps;
+  const olderThan = async (set: string, ageMs: number): Promise<string[]> => {
+    const until = (await deps.now()) - ageMs;
+    return asking(() => redis.zrangebyscore(set, '-inf', until, 'LIMIT', 0, batch));
+  };
   return {
     async clearPending(jobId) {
       const entry = redis.pipeline().zrem(keys.pending, jobId).hdel(keys.pendingJobs, jobId);
       await effect('redis.clear-pending', undefined, () => asking(() => entry.exec()));
     },
     async stalePending(ageMs) {
-      const until = (await deps.now()) - ageMs;
-      const ids = await asking(() => redis.zrangebyscore(keys.pending, '-inf', until, 'LIMIT', 0, pendingBatch));
+      const ids = await olderThan(keys.pending, ageMs);
       if (ids.length === 0) return [];
       const entries = await asking(() => redis.hmget(keys.pendingJobs, ...ids));
       return ids.flatMap((id, at) => (entries[at] ? [jobOf(id, JSON.parse(entries[at]))] : []));
@@ -52,6 +63,12 @@ export function createWaiting(deps: {
     async registerWait(job, names) {
       const [answer] = await run('register-wait', undefined, { member: memberOf(job), keys: names });
       return ticketOf(answer.numbers);
+    },
+    async staleClaims(ageMs) {
+      return (await olderThan(keys.claimed, ageMs)).map(jobRefOf);
+    },
+    async clearClaim(job) {
+      await effect('redis.clear-claim', undefined, () => asking(() => redis.zrem(keys.claimed, memberOf(job))));
     },
     async wakeNumbers(names) {
       if (names.length === 0) return {};

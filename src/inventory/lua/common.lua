@@ -201,6 +201,7 @@ local function forgetWait(m)
     redis.call('ZREM', key('waiters', name), m)
   end
   redis.call('DEL', key('woken', m))
+  redis.call('ZREM', T .. ':claimed', m)
   return redis.call('DEL', key('waiting', m))
 end
 local function numbers(names)
