@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { bootstrapExec } from '../../agent/bootstrap-exec.ts';
-import { WindlassError } from '../../errors.ts';
+import { poll } from '../../clock.ts';
+import { asWindlassError, WindlassError } from '../../errors.ts';
 import { prepares } from '../compose-input.ts';
 import { judge, waitOutcome } from '../pod-judge.ts';
 import { repositoryScript } from '../repository.ts';
@@ -23,7 +24,7 @@ export const bootstrap: Stage = {
         context.lease.assertHeld();
         await uploadAgent(context, { pod: context.record().pod?.name ?? '', signal: context.stageSignal });
       }
-      await deliver(context);
+      await deliver(context).catch((error: unknown) => endedMeanwhile(context, error));
     }
     if (!prepares(context.payload)) return { kind: 'done' };
     const verdict = await judge(context);
@@ -36,6 +37,23 @@ type Verdict = Awaited<ReturnType<typeof judge>>;
 function preparing(verdict: Verdict): Extract<Verdict, { kind: 'waiting' }> {
   if (verdict.kind === 'waiting') return verdict;
   return { kind: 'waiting', reason: 'preparing', message: 'The prepare step is running.', missingAgent: false };
+}
+
+/** How long the end of a container may take to be seen after an exec into it broke off. */
+const endSeenMs = 3000;
+
+/**
+ * The marker lets the prepare step begin, so one that fails at once ends the container while the exec that brought the marker
+ * is still to report: what ended the container is the failure then, not the exec that went with it.
+ */
+async function endedMeanwhile(context: StageContext, error: unknown): Promise<never> {
+  const lost = asWindlassError(error).code === 'exec_lost' && prepares(context.payload);
+  const stillThere = async () => {
+    await judge(context);
+    return false;
+  };
+  if (lost) await poll(stillThere, { everyMs: 100, forMs: endSeenMs, signal: context.stageSignal });
+  throw error;
 }
 
 async function deliver(context: StageContext): Promise<void> {
