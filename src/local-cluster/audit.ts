@@ -14,6 +14,8 @@ export interface AuditEntry {
   readonly code: number;
   readonly ms: number;
   readonly userAgent: string;
+  /** The faults that it met, as the rules call them; absent when it met none. */
+  readonly faults?: readonly string[];
 }
 
 export interface AuditLog {

@@ -180,6 +180,10 @@ describe('the audit log', () => {
   it('has one line a request, with what it was about and how it ended', async () => {
     const name = fresh();
     const { body } = await create(name);
+    const dropped = fresh();
+    rules({ ...onCreate('commit_then_drop'), times: 1 });
+    await expect(create(dropped)).rejects.toThrow();
+    rules();
     await api.call('GET', `${maps}/nope`);
     const entries = await eventually(async () => {
       const lines = (await readFile(join(folder, 'audit.ndjson'), 'utf8'))
@@ -193,11 +197,15 @@ describe('the audit log', () => {
       resource: 'configmaps',
       subresource: '',
       namespace: 'default',
+      // Its path has none: what the log is read for is which object it was.
+      name,
       code: 201,
       ms: expect.any(Number),
       at: expect.any(String),
       userAgent: expect.any(String),
     });
+    expect(entries.find((entry) => entry.name === dropped)).toMatchObject({ code: 0, faults: ['commit_then_drop'] });
+    expect(entries.find((entry) => entry.name === name)).not.toHaveProperty('faults');
     expect(entries.find((entry) => entry.name === 'nope')).toMatchObject({ verb: 'get', code: 404 });
     expect(entries.some((entry) => entry.subresource === 'exec' && entry.code === 101)).toBe(true);
     expect(entries.some((entry) => entry.code === 0)).toBe(true);

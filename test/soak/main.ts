@@ -2,6 +2,7 @@
 // instances on the embedded cluster while workers die, Redis restarts and the API server fails. Exit code 0 only when
 // nothing was launched twice, leaked or lost, and no secret was found where none belongs.
 import { parseArgs } from 'node:util';
+import { interruption } from '../support/interrupt.ts';
 import { soak } from '../support/soak/soak.ts';
 
 const { values } = parseArgs({
@@ -16,6 +17,7 @@ const { values } = parseArgs({
   },
 });
 
+const { signal, exit } = interruption();
 const report = await soak({
   launches: whole('launches', values.launches),
   ...(values.minutes === undefined ? {} : { minutes: number('minutes', values.minutes, Number.MAX_VALUE) }),
@@ -26,6 +28,11 @@ const report = await soak({
   troubleEverySeconds: 5,
   patience: 300,
   told: (line) => process.stderr.write(`${line}\n`),
+  signal,
+}).catch((error: unknown) => {
+  if (!signal.aborted) throw error;
+  process.stderr.write('interrupted; all that was started has ended\n');
+  return exit(1);
 });
 
 const { duplicates, leaked, lost, secretsFound, unexpected, ...rest } = report;

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { endWithUs } from './children.ts';
 
 export interface TestRedis {
   readonly url: string;
@@ -49,10 +50,7 @@ function spawnServer(port: number, dir: string, args: readonly string[]): ChildP
   const child = spawn('redis-server', [...settings, '--maxmemory-policy', 'noeviction', '--daemonize', 'no', ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  // A vitest worker that is ended must not leave its server behind.
-  const kill = () => child.kill('SIGKILL');
-  process.once('exit', kill);
-  child.once('exit', () => process.off('exit', kill));
+  endWithUs(child);
   return child;
 }
 

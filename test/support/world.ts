@@ -11,6 +11,7 @@ import { newKeys } from '../../src/inventory/secrets.ts';
 import type { InstanceRecord } from '../../src/inventory/types.ts';
 import type { Cluster } from '../../src/kubernetes/port.ts';
 import { type Operator, openOperator, startWorker, type WorkerHandle } from '../../src/main.ts';
+import { endWithUs } from './children.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 
 const root = resolve(import.meta.dirname, '../..');
@@ -167,6 +168,7 @@ async function spawnWorker(
     env: { ...process.env, WINDLASS__LOG__LEVEL: 'info', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
+  endWithUs(child);
   let log = '';
   await new Promise<void>((resolveStarted, reject) => {
     const timer = setTimeout(() => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { AuditEntry } from '../../src/local-cluster/audit.ts';
-import { faultRules } from '../support/soak/api-faults.ts';
+import { faultRules, faultsMet, spared } from '../support/soak/api-faults.ts';
 import { duplicatesOf } from '../support/soak/audit.ts';
 import { secretSearch } from '../support/soak/secrets.ts';
 
@@ -40,6 +40,29 @@ describe('duplicates in an audit log', () => {
       did('create', 'other', 'd', 201),
     ];
     expect(duplicatesOf(entries)).toEqual([]);
+  });
+});
+
+describe('the faults that requests met', () => {
+  const requests = (count: number, more: Partial<AuditEntry>) =>
+    Array.from({ length: count }, () => ({ ...did('create', pod, 'a'), ...more }));
+  const entries = [
+    ...requests(300, {}),
+    ...requests(1, { faults: ['commit_then_drop'] }),
+    ...requests(400, { verb: 'get', subresource: 'exec' }),
+    ...requests(100, { verb: 'delete' }),
+  ];
+
+  it('are counted for each kind of request that has faults, a stream by its name', () => {
+    const met = faultsMet(entries);
+    expect(met['create pods']).toEqual({ requests: 301, faults: 1 });
+    expect(met['exec pods']).toEqual({ requests: 400, faults: 0 });
+    expect(met['watch events']).toEqual({ requests: 0, faults: 0 });
+  });
+
+  it('are missed where many requests of a kind met none', () => {
+    expect(spared(faultsMet(entries), 0.05)).toEqual(['no fault ever met exec pods, in 400 requests']);
+    expect(spared(faultsMet(entries), 0)).toEqual([]);
   });
 });
 

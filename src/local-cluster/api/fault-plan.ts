@@ -17,6 +17,8 @@ export interface FaultPlan {
   readonly hideFromListMs: number;
   readonly execDropAfter: number | undefined;
   readonly flags: ReadonlySet<string>;
+  /** What all of them are called, for the audit log. */
+  readonly names: readonly string[];
 }
 
 const webhook = 'faults.windlass.dev';
@@ -58,5 +60,6 @@ export function planFaults(faults: readonly Fault[], verb: string): FaultPlan {
     hideFromListMs: sum('hide_from_list_ms'),
     execDropAfter: drop?.exec_drop_after,
     flags,
+    names: faults.map((fault) => (typeof fault === 'string' ? fault : Object.keys(fault).join())),
   };
 }

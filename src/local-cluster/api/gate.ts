@@ -18,6 +18,8 @@ export interface Exchange {
   plan?: FaultPlan;
   /** Of the object in the answer, for the audit log. */
   uid?: string | undefined;
+  /** Of the object in the answer: a create names none in its path. */
+  name?: string | undefined;
 }
 
 /** A request to a resource, past the gate. */
@@ -69,7 +71,7 @@ export async function suffer(plan: FaultPlan, socket: Duplex): Promise<boolean> 
 }
 
 /** Writes the audit line of a request; `code` 0 = ended without an answer. Documents and health checks have none. */
-export function record(audit: AuditLog, { request, route, started, uid }: Exchange, code: number): void {
+export function record(audit: AuditLog, { request, route, started, uid, name, plan }: Exchange, code: number): void {
   if (!route) return;
   audit.write({
     at: new Date().toISOString(),
@@ -77,11 +79,12 @@ export function record(audit: AuditLog, { request, route, started, uid }: Exchan
     resource: route.resource.resource,
     subresource: route.subresource,
     namespace: route.namespace ?? '',
-    name: route.name,
+    name: name ?? route.name,
     ...(uid ? { uid } : {}),
     code,
     ms: Math.round((performance.now() - started) * 10) / 10,
     userAgent: request.headers['user-agent'] ?? '',
+    ...(plan && plan.names.length > 0 ? { faults: plan.names } : {}),
   });
 }
 

@@ -51,7 +51,10 @@ export function createHttpHandler({ context, faults, audit, token }: ApiServerOp
     const write = { mutations: plan.mutations, annotations: plan.annotations, warn };
     const { hideFromListMs } = plan;
     const answer = handlers[route.verb]({ context, route, query, request, body, write, hideFromListMs });
-    if ('object' in answer) exchange.uid = answer.object.metadata.uid;
+    if ('object' in answer) {
+      exchange.uid = answer.object.metadata.uid;
+      exchange.name = answer.object.metadata.name;
+    }
     if (plan.commitThenDrop) request.socket.destroy();
     else send(response, answer.code, render(exchange, form, answer, context.store.now()), form);
   };

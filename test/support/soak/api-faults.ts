@@ -1,4 +1,5 @@
 import { rename, writeFile } from 'node:fs/promises';
+import type { AuditEntry } from '../../../src/local-cluster/audit.ts';
 
 /** What may go wrong with one kind of request; a request of that kind meets one of them with the asked rate. */
 interface Kind {
@@ -51,4 +52,34 @@ export function faultRules(rate: number, seed: number): object[] {
 export async function writeFaults(file: string, rules: readonly object[]): Promise<void> {
   await writeFile(`${file}.new`, JSON.stringify({ rules }));
   await rename(`${file}.new`, file);
+}
+
+export interface Met {
+  requests: number;
+  faults: number;
+}
+
+const callOf = (verb: string, resource: string, subresource = '') =>
+  subresource ? `${subresource} ${resource}` : `${verb} ${resource}`;
+
+/** How many requests of each kind that has faults there were, and how many of them met one, by the API server's own log. */
+export function faultsMet(entries: readonly AuditEntry[]): Readonly<Record<string, Met>> {
+  const met = Object.fromEntries(
+    kinds.flatMap(({ verb, resources, subresource }) =>
+      resources.map((resource): [string, Met] => [callOf(verb, resource, subresource), { requests: 0, faults: 0 }]),
+    ),
+  );
+  for (const { verb, resource, subresource, faults } of entries) {
+    const of = met[callOf(verb, resource, subresource)];
+    if (of === undefined) continue;
+    of.requests += 1;
+    if (faults !== undefined) of.faults += 1;
+  }
+  return met;
+}
+
+/** Kinds that met no fault although ten were to be expected (by chance one time in 20,000): the soak did not try them. */
+export function spared(met: Readonly<Record<string, Met>>, rate: number): string[] {
+  const never = Object.entries(met).filter(([, { requests, faults }]) => faults === 0 && requests * rate >= 10);
+  return never.map(([call, { requests }]) => `no fault ever met ${call}, in ${requests} requests`);
 }

@@ -26,6 +26,14 @@ export function duplicatesOf(entries: readonly AuditEntry[]): string[] {
   return found;
 }
 
+/** How many objects of this kind were made for an instance, by the API server's own log. */
+export function createsOf(entries: readonly AuditEntry[], resource: 'pods' | 'persistentvolumeclaims', hash: string): number {
+  const made = entries.filter(
+    (entry) => entry.verb === 'create' && entry.resource === resource && entry.subresource === '' && done(entry),
+  );
+  return made.filter(({ name }) => named.exec(name)?.[1] === hash).length;
+}
+
 /** Code 0 is a dropped connection: with a UID the work was done all the same. */
 const done = ({ code, uid, verb }: AuditEntry): boolean =>
   code === 0 ? uid !== undefined || verb === 'delete' : code >= 200 && code < 300;

@@ -8,14 +8,15 @@ import { poll, sleep } from '../../../src/clock.ts';
 import { builtSweeps } from '../../../src/jobs/catalog.ts';
 import type { AuditEntry } from '../../../src/local-cluster/audit.ts';
 import { startCluster } from '../cluster.ts';
+import { interrupted } from '../interrupt.ts';
 import { percentiles } from '../percentiles.ts';
 import { randomInt } from '../random.ts';
 import { createWorld, type World } from '../world.ts';
-import { faultRules, writeFaults } from './api-faults.ts';
+import { faultRules, faultsMet, type Met, spared, writeFaults } from './api-faults.ts';
 import { duplicatesOf } from './audit.ts';
 import { persist, type Record as Seen } from './client.ts';
 import { startFleet } from './fleet.ts';
-import { startLastingRedis } from './lasting-redis.ts';
+import { type LastingRedis, startLastingRedis } from './lasting-redis.ts';
 import { live } from './lives.ts';
 import { watchObjects } from './objects.ts';
 import { secretSearch } from './secrets.ts';
@@ -36,6 +37,8 @@ export interface SoakOptions {
   /** Seconds in which a request has to come to its end. */
   readonly patience: number;
   readonly told: (line: string) => void;
+  /** Ends it at once, and everything that it started. */
+  readonly signal?: AbortSignal;
 }
 
 export interface SoakReport {
@@ -50,6 +53,8 @@ export interface SoakReport {
   /** How often each end, and each trouble, came. */
   readonly ends: Readonly<Record<string, number>>;
   readonly troubles: Readonly<Record<string, number>>;
+  /** Of each kind of request that has faults: how many there were, and how many met one. */
+  readonly faults: Readonly<Record<string, Met>>;
   readonly seconds: number;
 }
 
@@ -62,44 +67,13 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
   const cluster = await startCluster({ faults: files.faults, auditLog: files.audit, historySize: 16_384 });
   const redis = await startLastingRedis();
   const log = createWriteStream(files.workers);
+  const flushed = () => new Promise<void>((written) => void log.write('', () => written()));
   const world = await createWorld({ ...place(cluster.kubeconfig), redis: redis.redis, config, onLog: (text) => log.write(text) });
   try {
-    const fleet = await startFleet(world, options.workers);
-    const marker = `soak${randomBytes(10).toString('hex')}`;
-    const search = secretSearch(marker);
-    const objects = await watchObjects(cluster.kubeconfig, namespace, search);
-    const random = randomInt(options.seed);
-    const crowd = startCrowd(world, options, marker);
-    const trouble = startTrouble({
-      ...options,
-      world,
-      fleet,
-      redis,
-      random,
-      everySeconds: options.troubleEverySeconds,
-      living: crowd.living,
-    });
-    await writeFaults(files.faults, faultRules(options.faultRate, options.seed));
-    await crowd.over;
-    await trouble.stop();
-    await writeFaults(files.faults, []);
-    const unexpected = [...crowd.unexpected, ...fleet.unexpected, ...(await settle(world))];
-    if ((await objects.stop()) === 0) unexpected.push('no Pod was ever looked at for secrets');
-    const leaked = await leaks(world);
-    await new Promise((written) => log.write('', written));
-    await search.lookInFolder('redis', redis.dir);
-    await search.lookInFolder('logs', dir);
-    const audit = (await readFile(files.audit, 'utf8')).trim().split('\n');
+    const report = liveAll({ options, dir, files, redis, world, kubeconfig: cluster.kubeconfig, flushed });
+    report.catch(() => undefined);
     return {
-      launches: crowd.launches(),
-      duplicates: duplicatesOf(audit.map((line) => JSON.parse(line) as AuditEntry)),
-      leaked,
-      lost: crowd.lost,
-      secretsFound: search.found(),
-      unexpected,
-      recoveryMs: { ...percentiles(trouble.recoveryMs), samples: trouble.recoveryMs.length },
-      ends: crowd.ends,
-      troubles: troublesOf(trouble),
+      ...(await Promise.race([report, interrupted(options.signal)])),
       seconds: Math.round((Date.now() - startedAt) / 1000),
     };
   } finally {
@@ -110,6 +84,64 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
     await once(log, 'close');
     await rm(dir, { recursive: true, force: true });
   }
+}
+
+interface Started {
+  readonly options: SoakOptions;
+  readonly dir: string;
+  readonly files: { readonly faults: string; readonly audit: string };
+  readonly redis: LastingRedis;
+  readonly world: World;
+  readonly kubeconfig: string;
+  /** Resolves when all that workers have logged is on disk. */
+  readonly flushed: () => Promise<void>;
+}
+
+async function liveAll(started: Started): Promise<Omit<SoakReport, 'seconds'>> {
+  const { options, dir, files, redis, world, kubeconfig, flushed } = started;
+  const fleet = await startFleet(world, options.workers);
+  const marker = `soak${randomBytes(10).toString('hex')}`;
+  const search = secretSearch(marker);
+  const objects = await watchObjects(kubeconfig, namespace, search);
+  const random = randomInt(options.seed);
+  const crowd = startCrowd(world, options, marker);
+  const trouble = startTrouble({
+    ...options,
+    world,
+    fleet,
+    redis,
+    random,
+    everySeconds: options.troubleEverySeconds,
+    living: crowd.living,
+  });
+  await writeFaults(files.faults, faultRules(options.faultRate, options.seed));
+  await crowd.over;
+  await trouble.stop();
+  await writeFaults(files.faults, []);
+  const unexpected = [...crowd.unexpected, ...fleet.unexpected, ...(await settle(world))];
+  if ((await objects.stop()) === 0) unexpected.push('no Pod was ever looked at for secrets');
+  const leaked = await leaks(world);
+  await flushed();
+  await search.lookInFolder('redis', redis.dir);
+  await search.lookInFolder('logs', dir);
+  const audit = (await readFile(files.audit, 'utf8'))
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as AuditEntry);
+  const faults = faultsMet(audit);
+  unexpected.push(...spared(faults, options.faultRate));
+  return {
+    launches: crowd.launches(),
+    duplicates: duplicatesOf(audit),
+    leaked,
+    lost: crowd.lost,
+    secretsFound: search.found(),
+    unexpected,
+    recoveryMs: { ...percentiles(trouble.recoveryMs), samples: trouble.recoveryMs.length },
+    ends: crowd.ends,
+    troubles: troublesOf(trouble),
+    faults,
+  };
 }
 
 const namespace = 'default';
