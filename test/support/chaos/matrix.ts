@@ -1,223 +1,187 @@
-import { poll } from '../../../src/clock.ts';
-import { builtSweeps } from '../../../src/jobs/catalog.ts';
-import type { WorkerHandle } from '../../../src/main.ts';
+import { mkdir, mkdtemp, open, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { AuditEntry } from '../../../src/local-cluster/audit.ts';
+import { startCluster } from '../cluster.ts';
+import { interrupted } from '../interrupt.ts';
 import { randomInt } from '../random.ts';
-import { createWorld, type World } from '../world.ts';
+import { startRedis } from '../redis.ts';
+import { createsOf, duplicatesOf } from '../soak/audit.ts';
+import { type Ground, killOnce } from './run.ts';
 import { type Scenario, scenarios } from './scenarios.ts';
-import { standby, type Victim } from './victim.ts';
 
 export interface MatrixOptions {
-  readonly kubeconfig: string;
-  readonly namespace: string;
-  readonly image: string;
-  /** Kills under way at a time, each with a Redis and an installation of its own. */
+  /** Kills under way at a time, each in an installation of its own. */
   readonly lanes: number;
-  /** Only so many scenarios, and so many kills over them, drawn by `seed`; all of them when undefined. */
-  readonly share?: { readonly scenarios: number; readonly kills: number; readonly seed: number };
+  /** Only so many kills, at effects drawn by `seed`; until every effect was died at when undefined. */
+  readonly share?: { readonly kills: number; readonly seed: number };
   /** Only scenarios whose name has this in it. */
   readonly only?: string;
-  /** Only this effect, without looking for the others first: to see one kill again. */
+  /** Only this effect: to see one kill again. */
   readonly point?: string;
+  /** A kill that ended wrong is done once more, and told. */
+  readonly tryAgain?: boolean;
+  readonly signal?: AbortSignal;
   readonly told?: (result: KillResult) => void;
 }
 
 export interface KillResult {
   readonly scenario: string;
-  /** `after kube.create.pods#1`. */
+  /** `after kube.create.pods#1`; `none` when the worker lived, since others had died at all that it did. */
   readonly point: string;
-  /** `not_reached`: this run did without that effect (a timer's, or a look that came early); the end was right all the same. */
-  readonly outcome: 'passed' | 'failed' | 'not_reached';
+  readonly outcome: 'passed' | 'failed';
   readonly error?: string;
   /** From the kill to the first write of the worker that took over, its own start included. */
   readonly resumedMs?: number;
   readonly durationMs: number;
+  /** What was wrong at the first try. */
+  readonly triedAgain?: string;
 }
 
-interface Kill {
-  readonly scenario: Scenario;
-  readonly point: string;
-}
+/** What no point is: a run in which the worker lived. */
+export const undisturbed = 'none';
 
-/** Kills a worker at every effect of every scenario, or at a share of them, and says how each ended. */
+/** Timers and hints repeat these as often as time goes by; the first few stand for all. */
+const repeats = / (redis\.renew#(?!1$)|(redis\.(claim-waiters|wake|begin|shelf)|queue\.(delay|promote))#(?![1-3]$))/;
+
+/** More than any scenario has: a matrix that finds new effects for ever is broken. */
+const mostPoints = 400;
+
+/**
+ * Kills a worker at every effect of every scenario and says how each ended. Nobody lists the effects: each worker dies at
+ * the first one that none of its scenario died at, and a scenario is done when one lived, having met nothing new. So there
+ * is no effect that was found and not died at.
+ */
 export async function crashMatrix(options: MatrixOptions): Promise<KillResult[]> {
-  const lanes = await Promise.all(Array.from({ length: options.lanes }, (_, at) => openLane(options, at)));
+  const dir = await mkdtemp(join(tmpdir(), 'windlass-chaos-'));
+  const audit = join(dir, 'audit.log');
+  const cluster = await startCluster({ auditLog: audit, historySize: 16_384 });
+  const redis = await startRedis();
+  const running: Ground['open'] = new Set();
+  const ground: Ground = {
+    kubeconfig: cluster.kubeconfig,
+    redis,
+    open: running,
+    watchCreates: (hash) => watchCreates(audit, hash),
+  };
   try {
-    const kills = await findKills(lanes, options);
-    const results: KillResult[] = [];
-    await eachLane(lanes, kills, async (lane, kill) => {
-      const result = await lane.kill(kill.scenario, kill.point);
-      results.push(result);
-      options.told?.(result);
-    });
-    return results;
+    const known = scenarios.filter(({ name }) => name.includes(options.only ?? ''));
+    const hunts = await Promise.all(known.map((scenario, at) => openHunt(scenario, join(dir, String(at)))));
+    const all = options.share === undefined ? huntAll(ground, hunts, options) : huntShare(ground, hunts, options, options.share);
+    all.catch(() => undefined);
+    const results = await Promise.race([all, interrupted(options.signal)]);
+    return [...results, ...duplicatesOf(await entriesOf(audit, 0)).map(duplicate)];
   } finally {
-    await Promise.all(lanes.map((lane) => lane.close()));
+    for (const close of running) await close().catch(() => undefined);
+    await cluster.close();
+    await redis.stop();
+    await rm(dir, { recursive: true, force: true });
   }
 }
 
-async function findKills(lanes: readonly Lane[], options: MatrixOptions): Promise<Kill[]> {
-  const known = scenarios.filter((scenario) => scenario.name.includes(options.only ?? ''));
-  const random = randomInt(options.share?.seed ?? 0);
-  const draw = <T>(from: T[], count: number) =>
-    Array.from({ length: Math.min(count, from.length) }, () => from.splice(random(from.length), 1)[0] as T);
-  const chosen = options.share === undefined ? known : draw([...known], options.share.scenarios);
-  const { point } = options;
-  if (point !== undefined) return chosen.map((scenario) => ({ scenario, point }));
-  const kills: Kill[] = [];
-  await eachLane(lanes, chosen, async (lane, scenario) => {
-    for (const point of await lane.record(scenario)) kills.push({ scenario, point });
-  });
-  kills.sort((a, b) => (`${a.scenario.name} ${a.point}` < `${b.scenario.name} ${b.point}` ? -1 : 1));
-  return options.share === undefined ? kills : draw(kills, options.share.kills);
+/** One scenario and the points that somebody died at. */
+interface HuntState {
+  readonly scenario: Scenario;
+  readonly folder: string;
+  running: number;
+  met: number;
+  done: boolean;
 }
 
-async function eachLane<T>(
-  lanes: readonly Lane[],
-  work: readonly T[],
-  run: (lane: Lane, item: T) => Promise<void>,
-): Promise<void> {
-  const left = [...work];
-  const take = async (lane: Lane) => {
-    for (let item = left.shift(); item !== undefined; item = left.shift()) await run(lane, item);
-  };
-  await Promise.all(lanes.map(take));
+async function openHunt(scenario: Scenario, folder: string): Promise<HuntState> {
+  await mkdir(folder);
+  return { scenario, folder, running: 0, met: 0, done: false };
 }
 
-interface Lane {
-  /** Every effect of one undisturbed run. */
-  record(scenario: Scenario): Promise<string[]>;
-  kill(scenario: Scenario, point: string): Promise<KillResult>;
-  close(): Promise<void>;
-}
-
-async function openLane(options: MatrixOptions, at: number): Promise<Lane> {
-  const { kubeconfig, namespace, image } = options;
-  const config = { installation: `lane-${at}`, sweeps: Object.fromEntries(builtSweeps.map((kind) => [kind, { every: 86_400 }])) };
-  const world = await createWorld({ kubeconfig, namespace, image, config });
-  const next = new Map<string, Promise<Victim>>();
-  let heir: WorkerHandle | undefined;
-  let runs = 0;
-  const victim = async (queues: string) => {
-    const taken = await (next.get(queues) ?? standby(world.loaded, queues));
-    next.set(queues, standby(world.loaded, queues));
-    return taken;
-  };
-  /** Prepares, starts the victim alone, asks, and lets `wait` decide when the heir comes. */
-  const run = async (
-    scenario: Scenario,
-    arm: (victim: Victim) => Promise<void>,
-    wait: (victim: Victim, id: string) => Promise<void>,
-  ) => {
-    const id = `${scenario.name} ${runs++}`;
-    const one = await victim(scenario.queues);
-    try {
-      heir ??= await world.worker();
-      const before = await scenario.prepare(world, id);
-      await heir.close();
-      heir = undefined;
-      await one.start();
-      await arm(one);
-      await scenario.ask(world, id, before);
-      await wait(one, id);
-      const died = await world.operator.inventory.read(id);
-      const resumed = resumption(world, id, died?.fence);
-      heir = await world.worker();
-      await scenario.end(world, id, before, died);
-      return await resumed();
-    } finally {
-      await one.end();
-      heir ??= await world.worker();
-      await clear(world, id);
+async function huntAll(ground: Ground, hunts: readonly HuntState[], options: MatrixOptions): Promise<KillResult[]> {
+  const results: KillResult[] = [];
+  const lane = async () => {
+    for (;;) {
+      // The one with the fewest beside it: workers that find out that nothing is new come late and few.
+      const next = hunts.filter((hunt) => !hunt.done).sort((a, b) => a.running - b.running)[0];
+      if (next === undefined || options.signal?.aborted) return;
+      const result = await hunt(ground, next, options);
+      results.push(result);
+      options.told?.(result);
     }
   };
-  return {
-    record: (scenario) => recordEffects(scenario, run),
-    async kill(scenario, point) {
-      const startedAt = Date.now();
-      let reached = true;
-      let quiet: Quiet = async () => {};
-      const about = () => ({ scenario: scenario.name, point, durationMs: Date.now() - startedAt });
-      try {
-        const resumedMs = await run(
-          scenario,
-          async (one) => {
-            quiet = await quietness(one);
-            await one.at(point, 'kill');
-          },
-          async (one) => {
-            reached = await Promise.race([one.dead.then(() => true), quiet(8000).then(() => false)]);
-          },
-        );
-        if (!reached) return { ...about(), outcome: 'not_reached' };
-        return { ...about(), outcome: 'passed', ...(resumedMs === undefined ? {} : { resumedMs }) };
-      } catch (error) {
-        return { ...about(), outcome: 'failed', error: error instanceof Error ? error.message : String(error) };
-      }
-    },
-    async close() {
-      for (const waiting of next.values()) await (await waiting).end();
-      await world.stop();
-    },
+  await Promise.all(Array.from({ length: options.lanes }, lane));
+  return results.sort((a, b) => (`${a.scenario} ${a.point}` < `${b.scenario} ${b.point}` ? -1 : 1));
+}
+
+async function huntShare(
+  ground: Ground,
+  hunts: readonly HuntState[],
+  options: MatrixOptions,
+  share: NonNullable<MatrixOptions['share']>,
+): Promise<KillResult[]> {
+  const random = randomInt(share.seed);
+  // Every scenario has more effects than this.
+  const draws = Array.from({ length: share.kills }, () => ({ hunt: hunts[random(hunts.length)] as HuntState, skip: random(20) }));
+  const results: KillResult[] = [];
+  const lane = async () => {
+    for (let draw = draws.shift(); draw !== undefined; draw = draws.shift())
+      results.push(await hunt(ground, draw.hunt, options, draw.skip));
   };
+  await Promise.all(Array.from({ length: options.lanes }, lane));
+  return results;
 }
 
-type Run = (
-  scenario: Scenario,
-  arm: (victim: Victim) => Promise<void>,
-  wait: (victim: Victim, id: string) => Promise<void>,
-) => Promise<number | undefined>;
-
-/** Resolves when a victim has had no effect for this many ms (a minute at most): it has nothing left to do. */
-type Quiet = (ms: number) => Promise<void>;
-
-async function quietness(victim: Victim, seen: (point: string) => void = () => {}): Promise<Quiet> {
-  let lastAt = Date.now();
-  await victim.watch((point) => {
-    seen(point);
-    // The renewal of a lease goes on for as long as nothing else does.
-    if (!point.includes('redis.renew')) lastAt = Date.now();
-  });
-  return async (ms) => void (await poll(async () => Date.now() - lastAt > ms, { everyMs: 100, forMs: 60_000 }));
-}
-
-async function recordEffects(scenario: Scenario, run: Run): Promise<string[]> {
-  const points = new Set<string>();
-  let quiet: Quiet = async () => {};
-  await run(
-    scenario,
-    async (one) => {
-      quiet = await quietness(one, (point) => points.add(point));
-    },
-    () => quiet(3000),
-  );
-  // Timers and hints repeat these as often as time goes by; the first few stand for all.
-  return [...points].filter(
-    (point) => !/ (redis\.renew#(?!1$)|(redis\.(claim-waiters|wake|begin)|queue\.(delay|promote))#(?![1-3]$))/.test(point),
-  );
-}
-
-/** Starts a watch for the first write of the next holder; the returned question waits for nothing more. */
-function resumption(world: World, id: string, fence: string | undefined): () => Promise<number | undefined> {
+/** One kill, or the proof that there is none left. */
+async function hunt(ground: Ground, state: HuntState, options: MatrixOptions, skip = 0): Promise<KillResult> {
+  const { scenario, folder } = state;
   const startedAt = Date.now();
-  let seen: number | undefined;
-  let over = false;
-  const watching = (async () => {
-    while (!over && seen === undefined && fence !== undefined) {
-      const now = await world.operator.inventory.read(id);
-      if (now?.fence !== fence) seen = Date.now() - startedAt;
-      else await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  })();
+  state.running += 1;
+  try {
+    const { point } = options;
+    const death = point === undefined ? { folder, repeats, skip } : { point };
+    const first = await killOnce(ground, scenario, death);
+    const again = first.error !== undefined && options.tryAgain === true && !options.signal?.aborted;
+    // What died at a point dies there again; what did not begin, or ended wrong undisturbed, begins anew.
+    const ended = again ? await killOnce(ground, scenario, first.point === undefined ? death : { point: first.point }) : first;
+    state.met += 1;
+    state.done ||= ended.point === undefined || point !== undefined || state.met > mostPoints;
+    const error = state.met > mostPoints ? `${scenario.name} has new effects for ever` : ended.error;
+    return {
+      scenario: scenario.name,
+      point: ended.point ?? undisturbed,
+      outcome: error === undefined ? 'passed' : 'failed',
+      durationMs: Date.now() - startedAt,
+      ...(error === undefined ? {} : { error }),
+      ...(ended.resumedMs === undefined ? {} : { resumedMs: ended.resumedMs }),
+      ...(again ? { triedAgain: first.error } : {}),
+    };
+  } finally {
+    state.running -= 1;
+  }
+}
+
+const duplicate = (found: string): KillResult => ({
+  scenario: 'all',
+  point: undisturbed,
+  outcome: 'failed',
+  error: `two objects of one kind at a time: ${found}`,
+  durationMs: 0,
+});
+
+async function watchCreates(audit: string, hash: string) {
+  const { size } = await stat(audit);
   return async () => {
-    over = true;
-    await watching;
-    return seen;
+    const entries = await entriesOf(audit, size);
+    return { pods: createsOf(entries, 'pods', hash), claims: createsOf(entries, 'persistentvolumeclaims', hash) };
   };
 }
 
-/** Whatever the run left is removed, so that the next one starts from nothing; a failed run may leave a lot. */
-async function clear(world: World, id: string): Promise<void> {
-  if ((await world.operator.inventory.read(id)) === undefined) return;
-  await world.operator.producer.teardown({ version: 1, instanceId: id });
-  await world.gone(id);
+/** What the API server logged after so many bytes. */
+async function entriesOf(audit: string, from: number): Promise<AuditEntry[]> {
+  const file = await open(audit);
+  try {
+    const { size } = await file.stat();
+    const { buffer } = await file.read(Buffer.alloc(size - from), 0, size - from, from);
+    // The last line may be half written.
+    const lines = buffer.toString('utf8').split('\n').slice(0, -1);
+    return lines.filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as AuditEntry);
+  } finally {
+    await file.close();
+  }
 }

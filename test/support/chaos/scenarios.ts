@@ -6,55 +6,55 @@ import type { World } from '../world.ts';
 /** What was there before the killed worker was asked: nothing, or a record to compare with. */
 export type Before = InstanceRecord | undefined;
 
+/** What a run ended in: an instance that works, or one of the ways in which nothing works any more. */
+export type Ending = 'ready' | 'failed' | 'suspended' | 'gone';
+
 /** One thing that a worker may be asked, and the only end that is right however often workers die over it. */
 export interface Scenario {
   readonly name: string;
   /** The queues of the killed worker; sweeps of the schedule would mix their effects in. */
   readonly queues: string;
-  /** A live worker does this. */
-  prepare(world: World, id: string): Promise<Before>;
+  /** A live worker does this; nothing has to be there when undefined. */
+  readonly prepare?: (world: World, id: string) => Promise<InstanceRecord>;
   ask(world: World, id: string, before: Before): Promise<void>;
-  /** Waits for the end and throws unless it is right. `died` is the record as the killed worker left it. */
-  end(world: World, id: string, before: Before, died: Before): Promise<void>;
+  readonly ending: Ending;
+  /** How many Pods and claims all workers together make for it once it was asked: the same ones are gone on with. */
+  readonly makes: { readonly pods: number; readonly claims: number };
+  /** What is right in this scenario only; `record` is the one at the end. */
+  readonly check?: (record: Before, before: Before) => void;
 }
 
 const jobs = 'launch,teardown';
-const request = (id: string) => ({ version: 1, instanceId: id, profile: 'node', secretEnv: { TOKEN: 's3cr3t' } });
-const nothing = async () => undefined;
+/** Each start of the prepare step leaves a line. */
+export const prepareStep = { file: 'prepared', script: 'echo once >> prepared', leaves: 'once\n' };
+export const secret = 's3cr3t';
+const request = (id: string) => ({
+  version: 1,
+  instanceId: id,
+  profile: 'node',
+  secretEnv: { TOKEN: secret },
+  prepare: prepareStep.script,
+});
 
 async function ready(world: World, id: string): Promise<InstanceRecord> {
   await world.operator.producer.launch(request(id));
-  return world.ready(id);
+  return world.ready(id, 300);
 }
 
-/** Ready, with the one Pod and the one claim that the record names. */
-async function assertOne(world: World, id: string, died: Before): Promise<InstanceRecord> {
-  const record = await world.ready(id);
-  const pod = await world.cluster.read('pods', podName(record.hash));
-  const claim = await world.cluster.read('persistentvolumeclaims', claimName(record.hash));
-  equal(pod?.metadata?.uid, record.pod?.uid, 'the Pod is the recorded one');
-  equal(claim?.metadata?.uid, record.workspace?.claimUid, 'the claim is the recorded one');
-  if (died?.pod) equal(record.pod?.uid, died.pod.uid, 'the same Pod as the killed worker made');
-  deepStrictEqual((await world.leftovers()).length, 2, 'one Pod and one claim');
-  equal((await world.exec(id, ['printenv', 'TOKEN'])).stdout, 's3cr3t\n', 'the instance works');
+async function state(world: World, id: string, wanted: InstanceRecord['state']): Promise<InstanceRecord> {
+  const record = await world.until(id, (current) => current?.state === wanted, 300);
+  ok(record);
   return record;
-}
-
-async function assertAbsent(world: World, id: string): Promise<void> {
-  await world.gone(id);
-  deepStrictEqual(await world.leftovers(), []);
 }
 
 const launch: Scenario = {
   name: 'launch',
   queues: jobs,
-  prepare: nothing,
   async ask(world, id) {
     await world.operator.producer.launch(request(id));
   },
-  async end(world, id, _before, died) {
-    await assertOne(world, id, died);
-  },
+  ending: 'ready',
+  makes: { pods: 1, claims: 1 },
 };
 
 const teardown: Scenario = {
@@ -64,24 +64,20 @@ const teardown: Scenario = {
   async ask(world, id) {
     await world.operator.producer.teardown({ version: 1, instanceId: id, cleanup: 'true' });
   },
-  end: assertAbsent,
+  ending: 'gone',
+  makes: { pods: 0, claims: 0 },
 };
 
 const rollback: Scenario = {
   name: 'rollback',
   queues: jobs,
-  prepare: nothing,
   async ask(world, id) {
     await world.operator.producer.launch({ ...request(id), prepare: 'exit 9' });
   },
-  async end(world, id) {
-    const record = await world.until(id, (current) => current?.state === 'failed');
-    equal(
-      record?.failure?.code,
-      'prepare_failed',
-      `the failure that started the rollback survives: ${JSON.stringify(record?.failure)}`,
-    );
-    deepStrictEqual(await world.leftovers(), []);
+  ending: 'failed',
+  makes: { pods: 1, claims: 1 },
+  check(record) {
+    equal(record?.failure?.code, 'prepare_failed', `what started the rollback survives: ${JSON.stringify(record?.failure)}`);
   },
 };
 
@@ -92,13 +88,9 @@ const keep: Scenario = {
   async ask(world, id) {
     await world.operator.producer.teardown({ version: 1, instanceId: id, keepWorkspace: true });
   },
-  async end(world, id, before) {
-    const record = await world.until(id, (current) => current?.state === 'suspended');
-    equal(record?.workspace?.claimUid, before?.workspace?.claimUid);
-    deepStrictEqual(await world.leftovers(), [`persistentvolumeclaims/${before?.workspace?.claimName}`]);
-    const claim = await world.cluster.read('persistentvolumeclaims', before?.workspace?.claimName ?? '');
-    equal(claim?.metadata?.annotations?.['windlass.dev/retained'], 'true');
-  },
+  ending: 'suspended',
+  makes: { pods: 0, claims: 0 },
+  check: sameClaim,
 };
 
 const relaunch: Scenario = {
@@ -107,15 +99,14 @@ const relaunch: Scenario = {
   async prepare(world, id) {
     await ready(world, id);
     await world.operator.producer.teardown({ version: 1, instanceId: id, keepWorkspace: true });
-    return world.until(id, (current) => current?.state === 'suspended');
+    return state(world, id, 'suspended');
   },
   async ask(world, id) {
     await world.operator.producer.launch(request(id));
   },
-  async end(world, id, before, died) {
-    const record = await assertOne(world, id, died);
-    equal(record.workspace?.claimUid, before?.workspace?.claimUid, 'the kept claim');
-  },
+  ending: 'ready',
+  makes: { pods: 1, claims: 0 },
+  check: sameClaim,
 };
 
 const reconnect: Scenario = {
@@ -124,16 +115,16 @@ const reconnect: Scenario = {
   async prepare(world, id) {
     const { pod } = await ready(world, id);
     await world.cluster.remove('pods', pod?.name ?? '', { uid: pod?.uid ?? '', graceSeconds: 1 });
-    return world.until(id, (current) => current?.state === 'lost');
+    return state(world, id, 'lost');
   },
   async ask(world, id) {
     await world.operator.producer.reconnect(id);
   },
-  async end(world, id, before, died) {
-    const rebuilt = died?.pod?.uid !== before?.pod?.uid;
-    const record = await assertOne(world, id, rebuilt ? died : undefined);
-    equal(record.workspace?.claimUid, before?.workspace?.claimUid, 'the claim that it had');
-    equal(record.rebuilds, 1, 'one rebuild, however often it began');
+  ending: 'ready',
+  makes: { pods: 1, claims: 0 },
+  check(record, before) {
+    sameClaim(record, before);
+    equal(record?.rebuilds, 1, 'one rebuild, however often it began');
   },
 };
 
@@ -146,7 +137,7 @@ const sweep: Scenario = {
     const claim = await world.cluster.read('persistentvolumeclaims', claimName(record.hash));
     ok(claim?.metadata);
     await world.operator.producer.teardown({ version: 1, instanceId: id });
-    await world.gone(id);
+    await world.gone(id, 300);
     const { name = '', labels = {}, annotations = {} } = claim.metadata;
     const { accessModes = [], resources = {} } = claim.spec ?? {};
     const late = {
@@ -156,19 +147,19 @@ const sweep: Scenario = {
       spec: { accessModes, resources },
     };
     await world.cluster.create('persistentvolumeclaims', late, {});
-    deepStrictEqual((await world.leftovers()).length, 1);
+    deepStrictEqual(await world.leftovers(), [`persistentvolumeclaims/${name}`]);
+    equal(await world.cluster.read('pods', podName(record.hash)), undefined);
     return record;
   },
   async ask(world) {
     await world.operator.producer.sweep({ version: 1, kinds: ['orphans'] });
   },
-  async end(world) {
-    const until = Date.now() + 60_000;
-    while ((await world.leftovers()).length > 0) {
-      ok(Date.now() < until, 'the sweep removed what nobody owns');
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
-  },
+  ending: 'gone',
+  makes: { pods: 0, claims: 0 },
 };
+
+function sameClaim(record: Before, before: Before): void {
+  equal(record?.workspace?.claimUid, before?.workspace?.claimUid, 'the claim that it had');
+}
 
 export const scenarios: readonly Scenario[] = [launch, teardown, rollback, keep, relaunch, reconnect, sweep];

@@ -1,7 +1,8 @@
 // Preloaded into a worker process: loads what a worker needs, then holds it back until the parent says start. After
 // `watch` it tells the parent every effect; after `at` ("after kube.create.pods#2") it tells that it is there and kills,
-// stops or blocks itself.
+// stops or blocks itself; after `hunt` it kills itself at the first effect that no victim of the same hunt died at.
 import { subscribe } from 'node:diagnostics_channel';
+import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
@@ -13,16 +14,33 @@ process.send({ warm: true });
 await started;
 process.channel.unref();
 
-function arm({ watch, at, act }) {
+function arm({ watch, at, act, hunt }) {
   const counts = {};
   subscribe('windlass:effect', ({ phase, name }) => {
     const kind = `${phase} ${name}`;
     counts[kind] = (counts[kind] ?? 0) + 1;
     const point = `${kind}#${counts[kind]}`;
     if (watch) process.send({ point });
-    if (point === at) acts[act]();
+    if (point === at || (hunt && isNew(hunt, point))) acts[act]();
   });
   process.send({ armed: true });
+}
+
+/** Victims of one hunt run beside each other: a file that only one of them can make says whose point it is. */
+function isNew(hunt, point) {
+  if (new RegExp(hunt.repeats).test(point)) return false;
+  if (hunt.skip > 0) {
+    hunt.skip -= 1;
+    return false;
+  }
+  try {
+    writeFileSync(join(hunt.folder, encodeURIComponent(point)), '', { flag: 'wx' });
+  } catch (error) {
+    if (error.code === 'EEXIST') return false;
+    throw error;
+  }
+  writeFileSync(join(hunt.folder, `${process.pid}.point`), point);
+  return true;
 }
 
 const acts = {

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { poll } from '../../../src/clock.ts';
 import type { LoadedConfig } from '../../../src/config/load.ts';
+import { endWithUs } from '../children.ts';
 import { root } from '../root.ts';
 import { built } from '../world.ts';
 
@@ -14,16 +15,30 @@ export interface Victim {
   start(): Promise<void>;
   /** At this effect it kills, stops or terminates itself, or blocks its event loop for six seconds. */
   at(point: string, act: 'kill' | 'stop' | 'block' | 'term'): Promise<void>;
+  /** It kills itself at the first effect that no other victim of this hunt died at. */
+  hunts(hunt: Hunt): Promise<void>;
   /** Resolves when it has been stopped or blocked. */
   halted(): Promise<void>;
   /** Calls back with each of its effects, `before redis.begin#1`. */
   watch(seen: (point: string) => void): Promise<void>;
+  /** The last of what it has logged. */
+  log(): string;
   /** Resolves once it has logged these words. */
   says(words: string): Promise<void>;
   /** Resolves with exit code and signal when it is dead, however that came. */
   readonly dead: Promise<unknown[]>;
   /** Ends it if it lives. */
   end(): Promise<void>;
+}
+
+/** What the victims of one scenario share. */
+export interface Hunt {
+  /** One file for each point that one of them died at; `<pid>.point` holds that of one victim. */
+  readonly folder: string;
+  /** Points that are left alone: timers repeat them for as long as time goes by. */
+  readonly repeats: RegExp;
+  /** So many effects are let pass first, new or not. */
+  readonly skip: number;
 }
 
 /** Loading takes most of a worker's start: the next victim is made ready while the present one works. */
@@ -35,6 +50,7 @@ export async function standby(loaded: LoadedConfig, queues: string): Promise<Vic
     env: { ...process.env, WINDLASS__LOG__LEVEL: 'info' },
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });
+  endWithUs(child);
   const dead = once(child, 'exit');
   const log = logOf(child);
   const answer = (word: string) =>
@@ -54,6 +70,7 @@ export async function standby(loaded: LoadedConfig, queues: string): Promise<Vic
       await taking;
     },
     at: (point, act) => send({ at: point, act }, 'armed'),
+    hunts: (hunt) => send({ hunt: { ...hunt, repeats: hunt.repeats.source }, act: 'kill' }, 'armed'),
     async halted() {
       let blocked = false;
       child.once('message', () => {
@@ -63,6 +80,7 @@ export async function standby(loaded: LoadedConfig, queues: string): Promise<Vic
       if (!(await poll(async () => blocked || (await stopped()), { everyMs: 20, forMs: 30_000 })))
         throw new Error(`it never halted:\n${log.text}`);
     },
+    log: () => log.text,
     says: (words) => until(child, log, (done) => log.onLine(words, done)),
     async watch(seen) {
       child.on('message', (message: { point?: string }) => message.point !== undefined && seen(message.point));
