@@ -22,8 +22,8 @@ export interface Run {
   readonly before: Before;
   /** UID of the Pod that the killed worker left, on record or not. */
   readonly leftPod: string | undefined;
-  /** What all workers made for the instance since it was asked, by the API server's own log. */
-  readonly made: () => Promise<Scenario['makes']>;
+  /** What all workers made for the instance since it was asked, by the API server's own log, where that can be read. */
+  readonly made?: (() => Promise<Scenario['makes']>) | undefined;
 }
 
 /** Waits for the end of a run and throws unless all of it is right. */
@@ -34,7 +34,7 @@ export async function assertEnd(run: Run): Promise<void> {
   equal(record?.state ?? 'gone', run.scenario.ending, 'it stays what it became');
   await ends[run.scenario.ending](run, record);
   run.scenario.check?.(record, run.before);
-  deepStrictEqual(await run.made(), run.scenario.makes, 'no Pod and no claim was made that is not needed');
+  if (run.made) deepStrictEqual(await run.made(), run.scenario.makes, 'no Pod and no claim was made that is not needed');
 }
 
 async function reached({ world, id, scenario: { ending } }: Run): Promise<void> {
@@ -76,8 +76,11 @@ const ends: Readonly<Record<Ending, (run: Run, record: Before) => Promise<void>>
   async ready(run, record) {
     await assertRecorded(run, record);
     const { world, id } = run;
-    equal((await world.exec(id, ['printenv', 'TOKEN'])).stdout, `${secret}\n`, 'the instance works');
-    equal((await world.exec(id, ['cat', prepareStep.file])).stdout, prepareStep.leaves, 'it was prepared once');
+    const said = async (script: string) => (await world.exec(id, ['/bin/sh', '-c', script])).stdout;
+    equal(await said('printf %s "$TOKEN"'), secret, 'the instance works');
+    // Not by `cat`: small images have none.
+    const prepared = `while read -r line; do echo "$line"; done < ${prepareStep.file}`;
+    equal(await said(prepared), prepareStep.leaves, 'it was prepared once');
   },
   async failed({ world }, record) {
     assertNothingOpen(record);
