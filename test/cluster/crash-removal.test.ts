@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Scenario, scenarios } from '../support/chaos/scenarios.ts';
+import { type Before, type Scenario, scenarios, secret } from '../support/chaos/scenarios.ts';
 import { standby } from '../support/chaos/victim.ts';
 import { createNamespace, realKubeconfig } from '../support/real-cluster.ts';
-import { createWorld } from '../support/world.ts';
+import { createWorld, type World } from '../support/world.ts';
 
 let namespace: { readonly name: string; remove(): Promise<void> };
 beforeAll(async () => {
@@ -19,29 +19,23 @@ const kills = [
   ['reconnect of a lost Pod', 'after kube.create.pods#1'],
 ] as const;
 
-const shared = scenarios.find(({ name }) => name === 'reconnect of a lost Pod') as Scenario;
-/** With commands that the small image of this cluster has. */
-const reconnect: Scenario = {
-  ...shared,
-  async end(world, id, before, died) {
-    const record = await world.ready(id);
-    expect(record).toMatchObject({ rebuilds: 1, run: 2, workspace: { claimUid: before?.workspace?.claimUid } });
-    // What the killed worker made and could not write down any more.
-    const uid = (await world.cluster.read('pods', record.pod?.name ?? ''))?.metadata?.uid;
-    expect(record.pod?.uid).toBe(uid);
-    expect(uid).not.toBe(before?.pod?.uid);
-    if (died?.pod) expect(uid).toBe(died.pod.uid);
-    expect(await world.leftovers()).toHaveLength(2);
-    const said = await world.exec(id, ['/bin/sh', '-c', 'printf %s "$TOKEN"']);
-    expect(said).toMatchObject({ exitCode: 0, stdout: 's3cr3t' });
-  },
-};
+const objectsAt = { ready: 2, suspended: 1, failed: 0, gone: 0 } as const;
+
+async function assertEnded(world: World, id: string, scenario: Scenario, before: Before): Promise<void> {
+  const record = await world.until(id, (current) => (current?.state ?? 'gone') === scenario.ending);
+  expect(await world.leftovers()).toHaveLength(objectsAt[scenario.ending]);
+  scenario.check?.(record, before);
+  if (scenario.ending !== 'ready') return;
+  expect((await world.cluster.read('pods', record?.pod?.name ?? ''))?.metadata?.uid).toBe(record?.pod?.uid);
+  // With commands that the small image of this cluster has.
+  expect(await world.exec(id, ['/bin/sh', '-c', 'printf %s "$TOKEN"'])).toMatchObject({ exitCode: 0, stdout: secret });
+}
 
 describe('a worker killed with -9 on a real Kubernetes', () => {
   it.concurrent.each(kills)(
     'in the middle of a %s (%s): another one ends it as asked, with nothing left over',
     async (name, point) => {
-      const scenario = name === reconnect.name ? reconnect : scenarios.find((known) => known.name === name);
+      const scenario = scenarios.find((known) => known.name === name);
       if (scenario === undefined) throw new Error(`there is no scenario "${name}"`);
       // Each has a Redis and an installation of its own, so that all run side by side.
       const world = await createWorld({
@@ -54,15 +48,14 @@ describe('a worker killed with -9 on a real Kubernetes', () => {
       try {
         const victim = await standby(world.loaded, scenario.queues);
         const first = await world.worker();
-        const before = await scenario.prepare(world, name);
+        const before = await scenario.prepare?.(world, name);
         await first.close();
         await victim.start();
         await victim.at(point, 'kill');
         await scenario.ask(world, name, before);
         expect((await victim.dead)[1]).toBe('SIGKILL');
-        const died = await world.operator.inventory.read(name);
         await world.worker();
-        await scenario.end(world, name, before, died);
+        await assertEnded(world, name, scenario, before);
         if ((await world.operator.inventory.read(name)) !== undefined) {
           await world.operator.producer.teardown({ version: 1, instanceId: name });
           await world.gone(name);
