@@ -18,13 +18,16 @@ export interface Exchange {
   plan?: FaultPlan;
   /** Of the object in the answer, for the audit log. */
   uid?: string | undefined;
-  /** Of the object in the answer: a create names none in its path. */
+  /** Of the object in the body of a create, or in the answer: a create names none in its path. */
   name?: string | undefined;
 }
 
-/** A request to a resource, past the gate. */
-export interface Admitted extends Exchange {
+export interface Routed extends Exchange {
   readonly route: Route;
+}
+
+/** A request to a resource, past the gate. */
+export interface Admitted extends Routed {
   readonly plan: FaultPlan;
 }
 
@@ -45,13 +48,20 @@ function checkToken(request: IncomingMessage, token: string): void {
   if (!known) throw new ApiError(401, 'Unauthorized', 'Unauthorized');
 }
 
-/** 401, the route and its faults: what comes before every piece of work. undefined for paths that are no resources. */
-export function admit(exchange: Exchange, token: string, faults: Faults): Admitted | undefined {
+/** 401 and the route: what comes before every piece of work. undefined for paths that are no resources. */
+export function admit(exchange: Exchange, token: string): Routed | undefined {
   const { request, path, query } = exchange;
   checkToken(request, token);
   exchange.route = parseRoute(request.method ?? 'GET', path, query);
-  if (!exchange.route) return undefined;
-  exchange.plan = planFor(faults, exchange.route);
+  return exchange.route && (exchange as Routed);
+}
+
+/** The faults that the request meets; asked once, since rules count. A create is known by the name in its body. */
+export function withFaults(exchange: Routed, faults: Faults, body?: unknown): Admitted {
+  const { route } = exchange;
+  const { name } = (body as { metadata?: { name?: unknown } } | undefined)?.metadata ?? {};
+  if (route.verb === 'create' && route.name === '' && typeof name === 'string') exchange.name = name;
+  exchange.plan = planFor(faults, { ...route, name: exchange.name ?? route.name });
   return exchange as Admitted;
 }
 

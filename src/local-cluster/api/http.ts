@@ -2,7 +2,17 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { readBody } from './body.ts';
 import type { ApiServerOptions } from './context.ts';
 import { discover } from './discovery.ts';
-import { type Admitted, admit, beginExchange, type Exchange, record, suffer, toApiError } from './gate.ts';
+import {
+  type Admitted,
+  admit,
+  beginExchange,
+  type Exchange,
+  type Routed,
+  record,
+  suffer,
+  toApiError,
+  withFaults,
+} from './gate.ts';
 import { type Answer, handlers } from './handlers.ts';
 import { serveLogs } from './logs.ts';
 import { type Form, negotiate } from './negotiate.ts';
@@ -59,10 +69,12 @@ export function createHttpHandler({ context, faults, audit, token }: ApiServerOp
     else send(response, answer.code, render(exchange, form, answer, context.store.now()), form);
   };
 
-  const serveResource = async (exchange: Admitted, response: ServerResponse): Promise<void> => {
-    const { request, route, plan, query } = exchange;
+  const serveResource = async (routed: Routed, response: ServerResponse): Promise<void> => {
+    const { request, route, query } = routed;
     // Read first: a delayed write must be complete when its client leaves.
     const body = bodiless.has(route.verb) ? undefined : await readBody(request);
+    const exchange = withFaults(routed, faults, body);
+    const { plan } = exchange;
     if (!(await suffer(plan, request.socket))) return;
     if (route.subresource === 'log') return serveLogs(context, route, query, response);
     // Without an upgrade these can only be refused.
@@ -102,7 +114,7 @@ export function createHttpHandler({ context, faults, audit, token }: ApiServerOp
     response.on('close', () => record(audit, exchange, response.headersSent ? response.statusCode : 0));
     try {
       const open = health.has(exchange.path) && !request.headers.authorization;
-      const admitted = open ? undefined : admit(exchange, token, faults);
+      const admitted = open ? undefined : admit(exchange, token);
       if (admitted) await serveResource(admitted, response);
       else serveDocument(exchange, response);
     } catch (error) {

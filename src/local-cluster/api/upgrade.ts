@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { ApiServerOptions } from './context.ts';
 import type { FaultPlan } from './fault-plan.ts';
-import { admit, beginExchange, record, suffer, toApiError } from './gate.ts';
+import { admit, beginExchange, record, suffer, toApiError, withFaults } from './gate.ts';
 import type { Route } from './route.ts';
 import { ApiError, noSuchPath } from './status.ts';
 import { isStream, prepareStream } from './streams.ts';
@@ -49,9 +49,9 @@ export function createUpgradeHandler({ context, faults, audit, token }: ApiServe
     const exchange = beginExchange(request);
     socket.on('error', () => socket.destroy());
     try {
-      const admitted = admit(exchange, token, faults);
-      if (!admitted || !isStream(admitted.route)) throw noSuchPath();
-      const { route, plan, query } = admitted;
+      const routed = admit(exchange, token);
+      if (!routed || !isStream(routed.route)) throw noSuchPath();
+      const { route, plan, query } = withFaults(routed, faults);
       if (!(await suffer(plan, socket))) return record(audit, exchange, 0);
       const serve = prepareStream({ context, route, query, plan }, request);
       // Offering only the chosen one is how the server is told which to take.
