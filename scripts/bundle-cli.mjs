@@ -1,5 +1,6 @@
+import { existsSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
-import { join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { build } from 'esbuild';
 import { root } from './lib/paths.mjs';
 
@@ -38,11 +39,18 @@ export async function bundleCli(folder) {
 
 /**
  * A module that reads files from beside itself finds them where they are in dist/, not beside the bundle, which lies one
- * folder deep; and a library that it requires by hand, to load it late, is in the bundle.
+ * folder deep; and a library that it requires by hand, to load it late, is in the bundle. A CommonJS package that is loaded
+ * by `import()` has no names in a bundle of several files: here the one such package is required, and a second stops the build.
  */
 const inPlace = {
   name: 'in place',
   setup(bundler) {
+    bundler.onResolve({ filter: /^[^./]/ }, async ({ path, kind, pluginData, ...how }) => {
+      if (kind !== 'dynamic-import' || pluginData === 'seen' || path.startsWith('node:')) return undefined;
+      const found = await bundler.resolve(path, { ...how, kind, pluginData: 'seen' });
+      if (found.external || (await isModule(found.path))) return found;
+      return { errors: [{ text: `import('${path}') of a CommonJS package has no names in the bundle: require it` }] };
+    });
     bundler.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
       if (!path.startsWith(source)) return undefined;
       const place = `../${relative(source, path)}`;
@@ -51,12 +59,23 @@ const inPlace = {
         loader: 'ts',
         contents: text
           .replaceAll('createRequire(import.meta.url)(', 'require(')
+          .replaceAll("await import('yaml')", "require('yaml')")
           .replaceAll('import.meta.dirname', `(import.meta.dirname + ${JSON.stringify(`/${join(place, '..')}`)})`)
           .replaceAll('import.meta.url', `new URL(${JSON.stringify(place)}, import.meta.url).href`),
       };
     });
   },
 };
+
+/** By its ending, or by the nearest package.json that says so. */
+async function isModule(file) {
+  if (/\.[cm]js$/.test(file)) return file.endsWith('.mjs');
+  for (let folder = dirname(file); folder !== dirname(folder); folder = dirname(folder)) {
+    const manifest = join(folder, 'package.json');
+    if (existsSync(manifest)) return JSON.parse(await readFile(manifest, 'utf8')).type === 'module';
+  }
+  return false;
+}
 
 /** Name, version and licence of each package that a bundle holds, as their licences demand. */
 async function notices(inputs) {

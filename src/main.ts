@@ -254,11 +254,11 @@ async function openParts(loaded: LoadedConfig): Promise<Parts> {
 
 async function startJobs(parts: Parts, options: WorkerOptions): Promise<WorkerHandle> {
   const { base, queues, redis, close, ...jobParts } = parts;
-  const { config, inventory, shelf, clusters, keyring, log } = jobParts;
+  const { config, inventory, shelf, clusters, keyring, recipes, log } = jobParts;
   const consuming = await import('./consumers/index.ts');
   const metrics = consuming.createMetrics({ queues, shelf });
   const takes = options.queues;
-  const upkeep = consuming.startUpkeep({ config, inventory, clusters, keyring, shelf, queues, log, takes });
+  const upkeep = consuming.startUpkeep({ config, inventory, clusters, keyring, recipes, shelf, queues, log, takes });
   await upkeep.first;
   const backpressure = consuming.startBackpressure(inventory, { enabled: config.backpressure.enabled, log });
   await backpressure.look();

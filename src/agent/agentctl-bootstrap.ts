@@ -3,34 +3,41 @@ import { agentctlPorts } from './agentctl-client.ts';
 import type { BootstrapInput } from './delivery.ts';
 import { agentPort, podPaths } from './protocol.ts';
 
-/** What agentctl is told by environment. After everything of the caller's, so that nobody can set it otherwise. */
-function owned(nonce: string): Record<string, string> {
-  return {
-    AGENTCTL_PORT: String(agentPort),
-    AGENTCTL_INSTANCE_PORT_BASE: String(agentctlPorts.base),
-    AGENTCTL_INSTANCE_PORT_MAX: String(agentctlPorts.max),
-    AGENTCTL_BOOTSTRAP_NONCE: nonce,
-  };
-}
-
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
 /**
+ * Sets a variable. A name that the shell keeps for itself (bash: UID) would end it: tried in a child first, and told when it
+ * cannot be had. Nothing but the shell is used: PATH may be the caller's by now.
+ */
+const setVariable = `windlass_set() {
+  if (export "$1=$2") 2>/dev/null; then export "$1=$2"; else echo "windlass: $1 belongs to the shell and was not set" >&2; fi
+}`;
+
+/**
  * The file that the boot line reads: one, since what is read from a pipe cannot be cut into several without reading too
- * much. On the memory volume as a whole, secret or not.
+ * much. On the memory volume as a whole, secret or not. Reading it sets nothing of the caller's: that is what
+ * `windlass_env` does, and after it `windlass_agentctl` what nobody may set otherwise.
  */
 export function agentctlBootFile(input: BootstrapInput): string {
-  const all = { ...input.runtimeEnv, ...input.authEnv, ...owned(input.nonce) };
-  const lines = Object.entries(all)
+  const theirs = Object.entries({ ...input.runtimeEnv, ...input.authEnv })
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([name, value]) => `export ${name}=${quoted(value)}`);
-  // Where to listen the container's own environment says, as for our agent.
-  const places = [
-    'export AGENTCTL_LISTEN_HOST="$WINDLASS_AGENT_HOST" AGENTCTL_WORKDIR="$WINDLASS_WORKSPACE"',
-    `export HOME="\${WINDLASS_RUN_DIR:-${podPaths.run}}/home"`,
+    .map(([name, value]) => `  windlass_set ${name} ${quoted(value)}`);
+  const lines = [
+    `AGENTCTL_BOOTSTRAP_NONCE=${quoted(input.nonce)}`,
     `WINDLASS_PREPARE=${quoted(input.prepare ?? '')}`,
+    setVariable,
+    'windlass_env() {',
+    ...theirs,
+    `  export HOME="\${WINDLASS_RUN_DIR:-${podPaths.run}}/home"`,
+    '}',
+    'windlass_agentctl() {',
+    // Where to listen the container's own environment says, as for our agent.
+    '  export AGENTCTL_LISTEN_HOST="$WINDLASS_AGENT_HOST" AGENTCTL_WORKDIR="$WINDLASS_WORKSPACE"',
+    `  export AGENTCTL_PORT=${agentPort} AGENTCTL_BOOTSTRAP_NONCE`,
+    `  export AGENTCTL_INSTANCE_PORT_BASE=${agentctlPorts.base} AGENTCTL_INSTANCE_PORT_MAX=${agentctlPorts.max}`,
+    '}',
   ];
-  return `${[...lines, ...places].join('\n')}\n`;
+  return `${lines.join('\n')}\n`;
 }
 
 /** The sha256 that the Pod must print, as for our own agent. */

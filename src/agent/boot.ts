@@ -76,25 +76,27 @@ done`;
 /**
  * What our own agent does for itself. What prepare prints stays in the Pod: nothing here could hide the instance's secrets
  * in it. The pid is kept for a restart that is asked for (jobs/rekey.ts); a child shell tells it, since `$$` is expanded.
- * From boot.sh on the caller's variables are there, `run` perhaps among them: only names that belong to us may be used.
+ * The caller's variables (`windlass_env` of boot.sh) are set last, where only a program with its whole path follows: a PATH,
+ * IFS or `run` of theirs is for their programs, not for this one.
  */
 const startAgentctl = `${untilThere('$run/start')}
-WINDLASS_AT="$run"
 . "$run/boot.sh"
+case "$1" in /*) ;; *) program=\`command -v "$1"\`; shift; set -- "$program" "$@" ;; esac
 if [ -n "$WINDLASS_PREPARE" ]; then
-  WINDLASS_SUM=\`printf %s "$WINDLASS_PREPARE" | sha256sum\`
-  WINDLASS_MARKER="$WINDLASS_WORKSPACE/.windlass/prepared"
-  if [ ! -f "$WINDLASS_MARKER" ] || [ "\`cat "$WINDLASS_MARKER"\`" != "\${WINDLASS_SUM%% *}" ]; then
-    ( cd "$WINDLASS_WORKSPACE" && exec /bin/sh -c "$WINDLASS_PREPARE" ) >"$WINDLASS_AT/prepare.log" 2>&1
-    WINDLASS_CODE=$?
-    if [ "$WINDLASS_CODE" != 0 ]; then echo "windlass: prepare failed with exit code $WINDLASS_CODE" >&2; exit "$WINDLASS_CODE"; fi
+  sum=\`printf %s "$WINDLASS_PREPARE" | sha256sum\`
+  marker="$WINDLASS_WORKSPACE/.windlass/prepared"
+  if [ ! -f "$marker" ] || [ "\`cat "$marker"\`" != "\${sum%% *}" ]; then
+    ( cd "$WINDLASS_WORKSPACE" && windlass_env && exec /bin/sh -c "$WINDLASS_PREPARE" ) >"$run/prepare.log" 2>&1
+    code=$?
+    if [ "$code" != 0 ]; then echo "windlass: prepare failed with exit code $code" >&2; exit "$code"; fi
     mkdir -p "$WINDLASS_WORKSPACE/.windlass"
-    echo "\${WINDLASS_SUM%% *}" >"$WINDLASS_MARKER.tmp" && mv -f "$WINDLASS_MARKER.tmp" "$WINDLASS_MARKER"
+    echo "\${sum%% *}" >"$marker.tmp" && mv -f "$marker.tmp" "$marker"
   fi
 fi
-unset WINDLASS_PREPARE
-/bin/sh -c 'echo "$PPID"' >"$WINDLASS_AT/agent.pid"
-: >"$WINDLASS_AT/prepared"
+/bin/sh -c 'echo "$PPID"' >"$run/agent.pid"
+: >"$run/prepared"
+windlass_env
+windlass_agentctl
 exec "$@"`;
 
 const inContainer = (mode: string): string[] => ['/bin/sh', '-c', [withNode, theAgent, asWords, `exec "$@" ${mode}`].join('\n')];

@@ -47,7 +47,7 @@ async function rawLaunch(context: JobContext, job: Job): Promise<JobReference> {
   const instanceId = typeof data.instanceId === 'string' ? data.instanceId : sha256(`job ${job.id}`).slice(0, 32);
   // Fields of a newer minor version are ignored (C89); a producer of this version refuses them.
   const known = Object.fromEntries(Object.entries(data).filter(([key]) => Object.hasOwn(launchSchema.shape, key)));
-  const accepted = acceptLaunch({ ...known, instanceId }, offerOf(context.config), {});
+  const accepted = acceptLaunch({ ...known, instanceId }, offerOf(context.config, context.recipes), {});
   const {
     sealedEnv,
     secretEnv: _none,

@@ -1,6 +1,7 @@
 import { asWindlassError } from '../errors.ts';
 import { reportAgentInUse } from '../jobs/agent-config.ts';
 import { checkEpoch, type EpochVerdict, noteVerdict } from '../jobs/epoch.ts';
+import type { Recipes } from '../jobs/recipes.ts';
 import { type RecoverContext, recover } from '../jobs/recover.ts';
 import { reportWorker } from '../jobs/worker-seen.ts';
 import { offerOf, publishOffer } from '../producers/offer.ts';
@@ -15,6 +16,7 @@ export interface Upkeep {
 
 export interface UpkeepOptions extends Omit<RecoverContext, 'signal'> {
   readonly queues: Queues;
+  readonly recipes: Recipes;
   /** What this worker takes jobs from. */
   readonly takes: readonly QueueName[];
 }
@@ -50,7 +52,7 @@ async function round(options: UpkeepOptions, signal: AbortSignal): Promise<void>
         log.warn({ what, code: asWindlassError(error).code, err: error }, 'upkeep failed; tried again in the next round');
     }
   };
-  await attempt('offer', () => publishOffer(shelf, offerOf(config)));
+  await attempt('offer', () => publishOffer(shelf, offerOf(config, options.recipes)));
   await attempt('worker seen', () => reportWorker(shelf, options.takes));
   await attempt('agent in use', () => reportAgentInUse(shelf, config.installation));
   if (options.takes.includes('sweep')) await attempt('schedules', () => upsertSchedules(queues, config));

@@ -4,17 +4,28 @@ import type { Recipe } from './recipes.ts';
 
 /** Which images of a recipe the allow-list refuses; an empty list allows all. */
 export function imageIssues(recipe: Recipe, policy: Config['images']): Issue[] {
-  const spec = recipe.template.template?.spec;
+  return imagesOf(recipe).flatMap(({ path, image }) =>
+    imageProblems(image, policy).map((message) => ({ path, message: `${image} ${message}` })),
+  );
+}
+
+/** The same for whoever asks for the recipe: every kind of problem once, no image named. */
+export function recipeImageProblems(recipe: Recipe, policy: Config['images']): string[] {
+  return [...new Set(imagesOf(recipe).flatMap(({ image }) => imageProblems(image, policy)))];
+}
+
+/** All that its Pods run, the image that delivery init_image copies from included. */
+function imagesOf({ template, profile }: Recipe): { readonly path: string; readonly image: string }[] {
+  const spec = template.template?.spec;
   const containers = [...(spec?.initContainers ?? []), ...(spec?.containers ?? [])];
-  return containers.flatMap((container) => {
-    const image = container.image ?? '';
-    const path = `containers.${container.name}.image`;
-    return imageProblems(image, policy).map((message) => ({ path, message: `${image} ${message}` }));
-  });
+  return [
+    ...containers.map(({ name, image = '' }) => ({ path: `containers.${name}.image`, image })),
+    ...(profile.agent.image === undefined ? [] : [{ path: 'agent.image', image: profile.agent.image }]),
+  ];
 }
 
 /** What the policy has against one image, without its name: not everybody who asks may learn that. */
-export function imageProblems(image: string, policy: Config['images']): string[] {
+function imageProblems(image: string, policy: Config['images']): string[] {
   const problems: string[] = [];
   if (policy.allow.length > 0 && !policy.allow.some((pattern) => matches(pattern, image)))
     problems.push('matches nothing in images.allow');

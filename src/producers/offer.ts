@@ -1,6 +1,7 @@
 import type { Config } from '../config/schema.ts';
 import type { Shelf } from '../inventory/shelf.ts';
-import { imageProblems } from '../jobs/images.ts';
+import { recipeImageProblems } from '../jobs/images.ts';
+import type { Recipes } from '../jobs/recipes.ts';
 import { canonicalJson, sha256 } from '../names.ts';
 
 /**
@@ -29,6 +30,8 @@ export interface OfferedProfile {
   readonly lifetime: Config['profiles'][string]['lifetime'];
   readonly delivery: string;
   readonly protocol: string;
+  /** What images.allow has against its images, which are not told themselves; undefined = not known here. */
+  readonly imageProblems?: readonly string[];
 }
 
 export interface OfferedApp {
@@ -36,15 +39,17 @@ export interface OfferedApp {
   readonly title: string;
   readonly allow: readonly string[];
   readonly allowEnv: readonly string[];
-  /** What images.allow has against its image; the image itself is not told. */
-  readonly imageProblems: readonly string[];
+  readonly imageProblems?: readonly string[];
 }
 
-export function offerOf(config: Config): Offer {
+/** `recipes` are those of this configuration; without them (a producer that has no worker yet) images are the worker's to judge. */
+export function offerOf(config: Config, recipes?: Recipes): Offer {
+  const judged = (kind: 'profile' | 'app', name: string) =>
+    recipes && { imageProblems: recipeImageProblems(recipes.find(kind, name), config.images) };
   const content = {
     profiles: mapValues(
       config.profiles,
-      (profile): OfferedProfile => ({
+      (profile, name): OfferedProfile => ({
         owners: profile.owners,
         workspaceMode: profile.workspace.mode,
         secretRefs: profile.secretRefs,
@@ -52,6 +57,7 @@ export function offerOf(config: Config): Offer {
         lifetime: profile.lifetime,
         delivery: profile.agent.delivery,
         protocol: profile.agent.protocol,
+        ...judged('profile', name),
       }),
     ),
     apps: mapValues(
@@ -61,7 +67,7 @@ export function offerOf(config: Config): Offer {
         title: app.title ?? name,
         allow: app.allow,
         allowEnv: app.allowEnv,
-        imageProblems: imageProblems(app.image, config.images),
+        ...judged('app', name),
       }),
     ),
     clusters: mapValues(config.clusters, ({ owners, acceptLaunches }) => ({ owners, acceptLaunches })),

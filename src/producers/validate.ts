@@ -62,10 +62,10 @@ function findRecipe(request: LaunchPayload, offer: Offer, owner: string): Chosen
       issues: [{ path: kind, message }],
     });
   }
-  const problems = 'imageProblems' in found ? (found.imageProblems ?? []) : [];
+  const problems = found.imageProblems ?? [];
   if (problems.length > 0)
-    throw new WindlassError('image_not_allowed', `The image of the app "${name}" ${problems.join(' and ')}.`, {
-      issues: problems.map((message) => ({ path: 'app', message: `its image ${message}` })),
+    throw new WindlassError('image_not_allowed', `An image of the ${kind} "${name}" ${problems.join(' and ')}.`, {
+      issues: problems.map((message) => ({ path: kind, message: `an image of it ${message}` })),
     });
   if ('totalSeconds' in found) return { totalSeconds: found.totalSeconds, lifetime: found.lifetime };
   return { totalSeconds: 1800, lifetime: { maxSeconds: 86_400, idleSeconds: 0, onIdle: 'teardown', onExpire: 'teardown' } };

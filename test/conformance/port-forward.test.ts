@@ -5,7 +5,7 @@ import { eventually } from '../support/kube-http.ts';
 import { openTarget, podOf } from './target.ts';
 
 const target = await openTarget();
-const server = `require('net').createServer({ allowHalfOpen: true }, (s) => s.pipe(s)).listen(8765, '127.0.0.1')`;
+const server = `require('net').createServer({ allowHalfOpen: true }, (s) => s.pipe(s)).listen(8765, process.env.ADDRESS)`;
 
 /** Sends and gives back what came until the other side ended. */
 async function echo(port: number, text: string): Promise<string> {
@@ -21,7 +21,13 @@ async function echo(port: number, text: string): Promise<string> {
 }
 
 beforeAll(async () => {
-  await target.create('pods', podOf(target, 'server', '', {}, { image: 'node:local', command: ['node', '-e', server] }));
+  // From the environment, where a node without a sandbox puts the Pod's own loopback in its place.
+  const container = {
+    image: 'node:local',
+    command: ['node', '-e', server],
+    env: [{ name: 'ADDRESS', value: '127.0.0.1' }],
+  };
+  await target.create('pods', podOf(target, 'server', '', {}, container));
   await target.until('pods/server', ({ status }) => status.phase === 'Running');
 });
 afterAll(() => target.close());

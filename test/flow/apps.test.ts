@@ -8,10 +8,22 @@ import { createWorld, type World } from '../support/world.ts';
 let embedded: EmbeddedCluster;
 let world: World;
 let steps: ReturnType<typeof appSteps>;
+const foreignTemplate = `apiVersion: v1
+kind: PodTemplate
+template:
+  spec:
+    containers: [{ name: agent, image: registry.invalid/team/agent:1 }]
+`;
 
 beforeAll(async () => {
   embedded = await startCluster();
-  const config = { installation: 'apps', ...appsConfig('busybox') };
+  const profile = { podTemplateFile: 'profiles/node.yaml', workspace: { mode: 'empty_dir' } };
+  const profiles = {
+    node: profile,
+    foreign: { workspace: profile.workspace, podTemplate: foreignTemplate },
+    copied: { ...profile, agent: { delivery: 'init_image', image: 'registry.invalid/team/runtime:24' } },
+  };
+  const config = { installation: 'apps', profiles, ...appsConfig('busybox') };
   world = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24', config });
   steps = appSteps(world);
   await world.worker();
@@ -62,6 +74,20 @@ describe('an app', () => {
     await expect(image).rejects.toMatchObject({ code: 'image_not_allowed', row: { exit: 2 } });
     await expect(image).rejects.not.toMatchObject({ message: expect.stringContaining('registry.invalid') });
     expect(await world.operator.inventory.read('refused')).toBeUndefined();
+  });
+
+  it.each([
+    ['a container', 'foreign'],
+    ['the agent', 'copied'],
+  ])('of a profile: an image of %s that is not allowed is refused when it is asked for, unnamed', async (_what, profile) => {
+    const asked = world.operator.producer.launch({ version: 1, instanceId: profile, profile });
+    await expect(asked).rejects.toMatchObject({
+      code: 'image_not_allowed',
+      row: { exit: 2, http: 403 },
+      issues: [{ path: 'profile', message: 'an image of it matches nothing in images.allow' }],
+    });
+    await expect(asked).rejects.not.toMatchObject({ message: expect.stringContaining('registry.invalid') });
+    expect(await world.operator.inventory.read(profile)).toBeUndefined();
   });
 
   it('that ends is finished: its exit code is in the record, told once, and it is no loss', async () => {

@@ -33,7 +33,7 @@ const events = async (id: string, type: string) =>
 const onCreate = (resource: Kind, fault: unknown) => [{ verb: 'create', resource, nth: 1, fault }];
 
 describe.each<Kind>(['pods', 'persistentvolumeclaims'])('a create of %s', (kind) => {
-  it('whose answer is lost is found by its nonce, and goes with the launch that fails later: one create, one rollback', async () => {
+  it('C02 whose answer is lost is found by its nonce, and goes with the launch that fails later: one create, one rollback', async () => {
     const id = `lost answer ${kind}`;
     const effects = recordEffects();
     await embedded.withFaults(onCreate(kind, 'commit_then_drop'), async () => {
@@ -50,7 +50,7 @@ describe.each<Kind>(['pods', 'persistentvolumeclaims'])('a create of %s', (kind)
     ['already exists', undefined, 'f'.repeat(64)],
     ['is not answered', 'drop_before', undefined],
     ['is not answered', 'drop_before', 'f'.repeat(64)],
-  ])('that %s (fault %s) takes nothing that has another nonce (%s), and deletes nothing', async (_what, fault, nonce) => {
+  ])('C02 that %s (fault %s) takes nothing that has another nonce (%s), and deletes nothing', async (_what, fault, nonce) => {
     const id = `taken ${kind} ${fault} ${nonce}`;
     const name = nameOf(id, kind);
     const foreign = await world.cluster.create(kind, foreignObject(kind, name, nonce));

@@ -20,7 +20,7 @@ beforeAll(async () => {
   await chmod(dir, 0o755);
   const [ours, agentctl, broken] = [join(dir, 'agent.mjs'), join(dir, 'agentctl'), join(dir, 'faults.json')];
   await writeFile(ours, loadAgentBundle().text);
-  await writeFile(agentctl, await agentctlFile(), { mode: 0o755 });
+  await writeFile(agentctl, await agentctlFile(process.execPath), { mode: 0o755 });
   await writeFile(broken, JSON.stringify({ rules: [] }));
   // An image that brings its own entries in PATH, as one with an agentctl to copy from does.
   const image = join(dir, 'image');
@@ -141,7 +141,8 @@ describe.each(['agentctl', 'agentctl-init', 'agentctl-image'])('protocol agentct
     const access = await world.operator.connectAgent(profile);
     expect(await (await fetch(`${access.url}/health`)).json()).toMatchObject({ status: 'ok' });
     await access.close();
-    const seen = '. "$WINDLASS_RUN_DIR/boot.sh"; printf "%s|%s|" "$PLAIN" "$SECRET"; cat "$WINDLASS_WORKSPACE/prepared"';
+    const seen =
+      '. "$WINDLASS_RUN_DIR/boot.sh"; windlass_env; printf "%s|%s|" "$PLAIN" "$SECRET"; cat "$WINDLASS_WORKSPACE/prepared"';
     expect((await shell(profile, seen)).stdout).toBe(`${printsEnv.env.PLAIN}|${printsEnv.secretEnv.SECRET}|ready\n`);
   });
 });
@@ -153,7 +154,7 @@ describe('protocol agentctl', () => {
     const effects = recordEffects();
     const launched = steps.launch('burnt', { profile: 'agentctl' });
     await world.until('burnt', (record) => bootstrapped(record?.stages));
-    const burn = `. "$WINDLASS_RUN_DIR/boot.sh"; node -e '
+    const burn = `. "$WINDLASS_RUN_DIR/boot.sh"; windlass_agentctl; node -e '
       const url = "http://" + process.env.AGENTCTL_LISTEN_HOST + ":8765/auth/handshake";
       const body = JSON.stringify({ nonce: process.env.AGENTCTL_BOOTSTRAP_NONCE });
       const ask = () => fetch(url, { method: "POST", body }).then(({ status }) => console.log(status), () => setTimeout(ask, 5));
@@ -188,6 +189,24 @@ describe('protocol agentctl', () => {
     const after = await world.until('agentctl', (current) => current?.state === 'ready' && current.rebuilds === 1);
     expect(after?.agent).toMatchObject({ protocol: 'agentctl', state: 'healthy' });
     expect((await shell('agentctl', 'cat "$WINDLASS_WORKSPACE/prepared"')).stdout).toBe('ready\n');
+  });
+
+  it("boots whatever the caller's variables are called: they are for the caller's programs", async () => {
+    const env = { PATH: '/nowhere', IFS: 'e', run: '/nowhere', ENV: '/nowhere', UID: '77', HOMES: '/h' };
+    const prepare = 'echo "$PATH|$run|$HOMES|${AGENTCTL_BOOTSTRAP_NONCE:-no nonce}" >seen';
+    await steps.launch('odd-env', { profile: 'agentctl', env, prepare });
+    expect((await shell('odd-env', 'cat "$WINDLASS_WORKSPACE/seen"')).stdout).toBe('/nowhere|/nowhere|/h|no nonce\n');
+    const told =
+      'read -r pid <"$WINDLASS_RUN_DIR/agent.pid"; tr "\\0" "\\n" <"/proc/$pid/environ" | grep -E "^(PATH|run|AGENTCTL_PORT)="';
+    expect((await shell('odd-env', told)).stdout.split('\n').sort()).toEqual([
+      '',
+      'AGENTCTL_PORT=8765',
+      'PATH=/nowhere',
+      'run=/nowhere',
+    ]);
+    await shell('odd-env', 'read -r pid <"$WINDLASS_RUN_DIR/agent.pid" && kill -9 "$pid"').catch(() => undefined);
+    await steps.restarted('odd-env');
+    expect((await steps.reconnected('odd-env')).agent).toMatchObject({ state: 'healthy' });
   });
 
   it('a failing prepare is named with its exit code, and its output is not taken out of the Pod', async () => {

@@ -65,7 +65,7 @@ describe('handshake auto', () => {
     await works('rebuilt-forward');
   });
 
-  it('goes over to exec where the runtime forwards no ports, records it, and begins with exec the next time', async () => {
+  it('C63 goes over to exec where the runtime forwards no ports, records it, and begins with exec the next time', async () => {
     await rules([onForward('forward_refuse')]);
     const record = await steps.launch('first');
     expect(record.agent).toMatchObject({ transport: 'exec', port: 8765, state: 'healthy' });

@@ -1,16 +1,22 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import type { LocalCluster } from '../../src/local-cluster/types.ts';
+import { lightProfiles, startLightCluster } from '../support/light-cluster.ts';
 import { createWorld, type World } from '../support/world.ts';
 
-let embedded: EmbeddedCluster;
+let embedded: LocalCluster;
 let world: World;
 const limits = { perOwner: 2, maxInstances: 3 };
-const sleepers = Array.from({ length: 6 }, (_, at) => `sleeper ${at}`);
+const sleepers = Array.from({ length: 20 }, (_, at) => `sleeper ${at}`);
 const others = ['other 0', 'other 1', 'third 0'];
 
 beforeAll(async () => {
-  embedded = await startCluster();
-  world = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24', config: { limits } });
+  embedded = await startLightCluster();
+  world = await createWorld({
+    kubeconfig: embedded.kubeconfig,
+    namespace: 'default',
+    image: 'node:24',
+    config: { limits, profiles: lightProfiles },
+  });
   await world.worker();
 });
 afterAll(async () => {

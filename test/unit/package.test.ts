@@ -2,7 +2,9 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { root } from '../support/root.ts';
+import { built } from '../support/world.ts';
 
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
   engines: { node: string };
@@ -40,6 +42,17 @@ describe('the package', () => {
       .filter(([, entry]) => !entry.dev && !entry.optional && /^\s*>=\s*(2[1-9]|[3-9]\d)\b/.test(entry.engines?.node ?? ''))
       .map(([name]) => name);
     expect(tooNew).toEqual([]);
+  });
+
+  test('the command as it is shipped finds what it loads late: YAML, schemas, its own manifest', {
+    timeout: 120_000,
+  }, async () => {
+    await built();
+    const windlass = (...args: string[]) =>
+      execFileSync(process.execPath, [join(root, manifest.bin.windlass ?? ''), ...args], { encoding: 'utf8', stdio: 'pipe' });
+    expect(parse(windlass('keys', 'new', '-o', 'yaml'))).toMatchObject({ env: { WINDLASS_SECRET_KEY: expect.any(String) } });
+    expect(JSON.parse(windlass('schema', 'launch'))).toMatchObject({ schema: 'windlass/v1' });
+    expect(JSON.parse(windlass('version'))).toMatchObject({ version: expect.stringMatching(/^\d/) });
   });
 
   // npm reads the bundled dependency tree for this, which takes seconds.

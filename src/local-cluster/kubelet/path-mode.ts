@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { HostSupervisor } from './host-supervisor.ts';
@@ -15,14 +16,18 @@ import type { SupervisorClient } from './supervisor-client.ts';
 
 /** Without a sandbox: ordinary processes on private folders, all under the one supervisor. */
 export function createPathMode(host: HostSupervisor, reason: string): Isolation {
-  let counter = 0;
+  // Not from the beginning: two clusters on one machine share its loopback, and their agents listen at the same port.
+  let counter = randomInt(addresses);
   return {
     mode: { kind: 'path', reason },
     memoryRoot: host.memoryRoot,
-    openPod: async (place) => openPod(host.client, place, podAddress(++counter)),
+    openPod: async (place) => openPod(host.client, place, podAddress(counter++)),
     close: async () => {},
   };
 }
+
+/** Of 127.64.0.0/10, all of which is loopback on Linux. */
+const addresses = 1 << 22;
 
 /** Every address of 127/8 is loopback on Linux; elsewhere only the first, which all Pods then share. */
 function podAddress(number: number): string {

@@ -2,8 +2,8 @@ import { join } from 'node:path';
 import { build } from 'esbuild';
 import { root } from '../root.ts';
 
-/** The stub as one executable file, as an agentctl is. */
-export async function agentctlFile(): Promise<Uint8Array> {
+/** The stub as one executable file, as an agentctl is. By a whole path it needs no PATH, as the original, a binary, does not. */
+export async function agentctlFile(interpreter = '/usr/bin/env node'): Promise<Uint8Array> {
   const result = await build({
     absWorkingDir: root,
     entryPoints: [join('test', 'support', 'agentctl', 'main.ts')],
@@ -13,7 +13,7 @@ export async function agentctlFile(): Promise<Uint8Array> {
     target: 'node20',
     // An extensionless file is CommonJS to Node 20.
     format: 'cjs',
-    banner: { js: '#!/usr/bin/env node' },
+    banner: { js: `#!${interpreter}` },
   });
   return result.outputFiles[0]?.contents ?? new Uint8Array();
 }

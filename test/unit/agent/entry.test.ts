@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { agentctlBootCommand, agentctlBootFile, agentctlBootProof } from '../../../src/agent/agentctl-bootstrap.ts';
@@ -186,7 +186,7 @@ function readLink(path: string): string {
 it("starts an agentctl with the caller's variables as they are, also those named as the boot line's own", async () => {
   const path = join(pod.root, 'agentctl');
   writeFileSync(path, '#!/bin/sh\nprintf "%s|%s|%s|%s" "$run" "$sum" "$marker" "$code"\n', { mode: 0o755 });
-  const runtimeEnv = { run: 'mine', sum: '1', marker: '2', code: '3' };
+  const runtimeEnv = { run: 'mine', sum: '1', marker: '2', code: '3', PATH: '/nowhere', IFS: 'a' };
   const values = { ...input, runtimeEnv, prepare: 'echo "$run $sum $marker $code" >seen' };
   const own = await Pod.create({ WINDLASS_AGENT: path });
   const told = await own.exec(agentctlBootCommand(values), Buffer.from(agentctlBootFile(values)));
@@ -195,5 +195,23 @@ it("starts an agentctl with the caller's variables as they are, also those named
   expect(ended).toMatchObject({ code: 0, stdout: 'mine|1|2|3', stderr: '' });
   expect(readFileSync(join(own.workspace, 'seen'), 'utf8')).toBe('mine 1 2 3\n');
   expect(existsSync(join(own.run, 'prepared'))).toBe(true);
+  await own.dispose();
+});
+
+it('starts an agentctl in an image whose shell keeps names for itself, and tells which it could not set', async () => {
+  const [path, shell] = [join(pod.root, 'agentctl'), join(pod.root, 'sh')];
+  writeFileSync(path, '#!/bin/sh\nprintf "%s|%s" "$KEPT" "$AGENTCTL_BOOTSTRAP_NONCE"\n', { mode: 0o755 });
+  // Called sh, bash ends at the first assignment that it refuses.
+  symlinkSync('/bin/bash', shell);
+  const values = { ...input, runtimeEnv: { UID: '77', KEPT: "it's" }, authEnv: { SHELLOPTS: 'secret-value' } };
+  const own = await Pod.create({ WINDLASS_AGENT: path });
+  await own.exec(agentctlBootCommand(values), Buffer.from(agentctlBootFile(values)));
+  const [, ...rest] = bootLine({ protocol: 'agentctl', path });
+  expect(await outcome(own.spawn([shell, ...rest]))).toEqual({
+    code: 0,
+    signal: null,
+    stdout: `it's|${input.nonce}`,
+    stderr: ['SHELLOPTS', 'UID'].map((name) => `windlass: ${name} belongs to the shell and was not set\n`).join(''),
+  });
   await own.dispose();
 });

@@ -50,7 +50,7 @@ describe('answers', () => {
     [503, 'apiserver not ready', 'ServiceUnavailable', 'cluster_unreachable', true],
     [504, 'request did not complete within requested timeout', 'Timeout', 'cluster_unreachable', true],
   ];
-  it.each(cases)('%i %s → %s', (status, message, reason, code, ambiguous) => {
+  it.each(cases)('C53 C55 %i %s → %s', (status, message, reason, code, ambiguous) => {
     const error = answer(status, message, reason);
     expect(error.code).toBe(code);
     expect(isAmbiguous(error)).toBe(ambiguous);
