@@ -1,5 +1,6 @@
-import { access } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { access, constants, mkdir } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { shellEnv } from '../config/environment.ts';
 import { usage, verb } from './context.ts';
@@ -49,10 +50,16 @@ export function localCluster(program: Command): void {
       import('../local-cluster/start.ts'),
       import('../local-cluster/credentials.ts'),
     ]);
+    await writable('--kubeconfig', dirname(settings.kubeconfig));
     const owner = await ownerOfKubeconfig(settings.kubeconfig);
     if (owner !== 'nobody') throw usage('--kubeconfig', taken[owner](settings.kubeconfig));
+    if (settings.auditLog !== undefined) await writable('--audit-log', dirname(settings.auditLog));
+    // Pods and claims lie there.
+    await writable('TMPDIR', tmpdir());
     const interrupt = interruptible();
-    const cluster = await startLocalCluster(settings);
+    const cluster = await startLocalCluster(settings).catch((error: unknown) => {
+      throw portTrouble(error, settings.port);
+    });
     try {
       const { url, kubeconfig, mode } = cluster;
       context.out.line({ url, kubeconfig, mode: mode.kind });
@@ -63,6 +70,23 @@ export function localCluster(program: Command): void {
       interrupt.dispose();
     }
   });
+}
+
+/** The folder is made when it is not there; the error names the option or variable that names it. */
+async function writable(name: string, folder: string): Promise<void> {
+  try {
+    await mkdir(folder, { recursive: true });
+    await access(folder, constants.W_OK | constants.X_OK);
+  } catch (error) {
+    throw usage(name, `nothing can be written into ${folder}: ${(error as Error).message}`);
+  }
+}
+
+function portTrouble(error: unknown, port: number): unknown {
+  const { code, syscall } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException;
+  if (syscall !== 'listen') return error;
+  const why = code === 'EADDRINUSE' ? 'is in use' : `cannot be listened on (${code})`;
+  return usage('--port', `${port} ${why} on 127.0.0.1: name another one, or leave the option out for a free one`);
 }
 
 async function existingPath(option: string, path: string): Promise<string> {

@@ -1,4 +1,4 @@
-import { copyFile, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -156,6 +156,33 @@ describe('the command line on a running instance', () => {
     expect(foreign.json().error?.issues).toEqual([{ path: '--kubeconfig', message: expect.stringContaining('another file') }]);
     expect(await readFile(world.loaded.file, 'utf8')).not.toContain('windlass-local\ncurrent');
     expect(foreign.exitCode).toBe(2);
+  });
+
+  it('local-cluster says which option is wrong when its port is taken or nothing can be written, and leaves nothing behind', async () => {
+    const port = new URL(embedded.url).port;
+    const cwd = await mkdtemp(join(tmpdir(), 'windlass-taken-'));
+    try {
+      const file = join(cwd, 'file');
+      await writeFile(file, '');
+      const start = (args: string[]) =>
+        windlass(['--json', 'local-cluster', '--kubeconfig', join(cwd, 'kube/config'), ...args], {
+          cwd,
+          env: { TMPDIR: cwd },
+        });
+      const wrong = [
+        [await start(['--port', port]), '--port', `${port} is in use on 127.0.0.1`],
+        [await start(['--kubeconfig', join(file, 'kube/config')]), '--kubeconfig', 'nothing can be written into'],
+        [await start(['--audit-log', join(file, 'audit.log')]), '--audit-log', 'nothing can be written into'],
+      ] as const;
+      for (const [{ exitCode, ...finished }, path, message] of wrong) {
+        expect(finished.json().error?.issues).toEqual([{ path, message: expect.stringContaining(message) }]);
+        expect(exitCode).toBe(2);
+      }
+      expect((await readdir(cwd)).filter((name) => name.startsWith('windlass'))).toEqual([]);
+      expect(await readdir(join(cwd, 'kube'))).toEqual([]);
+    } finally {
+      await rm(cwd, { recursive: true });
+    }
   });
 
   it('init beside a running local cluster takes it and does not tell people to start it', async () => {

@@ -107,6 +107,9 @@ function suite(): void {
     expect(await ok(['get', 'pods', '-o', 'wide'])).toContain('NOMINATED NODE');
     expect(JSON.parse(await ok(['get', 'pod', 'web', '-o', 'json'])).kind).toBe('Pod');
     expect(await ok(['get', 'cm', 'settings', '-o', 'yaml'])).toContain('level: "1"');
+    expect(await ok(['get', 'pods', '-o', 'yaml'])).toMatch(/^apiVersion: v1\nitems:\n[\s\S]*kind: List\n/);
+    expect(await ok(['get', 'pods', '-o', 'jsonpath-as-json={.items[*].metadata.name}'])).toContain('"web"');
+    expect(JSON.parse(await ok(['get', '--raw', '/api/v1/namespaces/default/pods'])).kind).toBe('PodList');
     expect(await ok(['get', 'pods', '-o', 'jsonpath={.items[*].metadata.name}'])).toBe('web');
     expect(await ok(['get', 'pods', '-l', 'app=web', '--field-selector', 'status.phase=Running', '-o', 'name'])).toBe(
       'pod/web\n',
@@ -160,6 +163,9 @@ function suite(): void {
     await ok(['cp', 'there.bin', 'web:/tmp/copied.bin']);
     await ok(['cp', 'web:/tmp/copied.bin', 'back.bin']);
     expect((await readFile(join(folder, 'back.bin'))).equals(data)).toBe(true);
+    await ok(['exec', 'web', '--', 'sh', '-c', 'mkdir /tmp/folder && echo inside > /tmp/folder/file']);
+    await ok(['cp', '-c', 'main', 'web:/tmp/folder', 'folder']);
+    expect(await readFile(join(folder, 'folder/file'), 'utf8')).toBe('inside\n');
   });
 
   it('shows logs: whole, of a container, followed to the end, of the previous run', async () => {
@@ -227,6 +233,10 @@ function suite(): void {
   });
 
   it('is told in a sentence what is not there', async () => {
+    const deployment = JSON.stringify({ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'd' } });
+    for (const verb of ['apply', 'create'])
+      expect((await run([verb, '-f', '-'], deployment)).err).toMatch(/no matches for kind "Deployment" in version "apps\/v1"/);
+    expect((await run(['get', 'deployments'])).err).toContain('the server doesn\'t have a resource type "deployments"');
     const protobuf = await run(['create', 'configmap', 'x', '--from-literal=a=b']);
     // kubectl 1.31 sends JSON here, which is taken.
     if (protobuf.code === 0) expect(protobuf.out).toContain('created');

@@ -88,6 +88,12 @@ export function createHttpHandler({ context, faults, audit, token }: ApiServerOp
       response.end('ok');
       return;
     }
+    if (path === '/openapi/v2') {
+      // An empty message: kubectl looks there for kinds that are not in v3, to find that nobody has them and say so.
+      response.setHeader('content-type', 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf');
+      response.end();
+      return;
+    }
     const document = discover(path);
     if (document === undefined) throw noSuchPath();
     send(response, 200, document, plainJson);
