@@ -6,13 +6,13 @@ import type { NodeRuntime, Store, StoreEvent } from '../types.ts';
 import { unimplementedFields } from '../unimplemented.ts';
 import { takeDataFolder } from './data-folder.ts';
 import { createRecorder, type Recorder } from './events.ts';
-import { startHostSupervisor } from './host-supervisor.ts';
+import { type HostSupervisor, startHostSupervisor } from './host-supervisor.ts';
 import type { Isolation } from './isolation.ts';
 import { registerNode } from './node-object.ts';
 import { createStreams } from './node-runtime.ts';
 import type { Pod } from './pod-types.ts';
 import { isOurs, PodWorker } from './pod-worker.ts';
-import { chooseIsolation } from './probe-sandbox.ts';
+import { findIsolation } from './probe-sandbox.ts';
 import { createScheduler, needsNode } from './scheduler.ts';
 import { createStorage } from './storage.ts';
 
@@ -44,8 +44,7 @@ export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
   // Copies: who runs in a sandbox may read the data folder, but perhaps not where this program is installed.
   for (const name of programs) copyFileSync(fileURLToPath(new URL(name, import.meta.url)), join(dataDir, name));
   const supervisor = join(dataDir, programs[0]);
-  const host = await startHostSupervisor(supervisor, dataDir, [join(dataDir, 'pods'), claims]);
-  const isolation = await chooseIsolation({ sandbox: options.sandbox, dataDir, supervisor, host });
+  const { host, isolation } = await openIsolation(options, supervisor, [join(dataDir, 'pods'), claims]);
   if (isolation.mode.kind === 'path') log(`Pods run without a sandbox (${isolation.mode.reason})`);
   try {
     await options.seeded;
@@ -73,6 +72,22 @@ export async function startNode(options: NodeOptions): Promise<NodeRuntime> {
       await host.close();
     },
   };
+}
+
+/** Side by side: the supervisor and the trial of the sandbox both start a Node, which is most of what a start costs. */
+async function openIsolation(
+  { sandbox, dataDir }: NodeOptions,
+  supervisor: string,
+  remove: readonly string[],
+): Promise<{ readonly host: HostSupervisor; readonly isolation: Isolation }> {
+  const [host, found] = await Promise.allSettled([
+    startHostSupervisor(supervisor, dataDir, remove),
+    findIsolation({ sandbox, dataDir, supervisor }),
+  ]);
+  if (host.status === 'rejected') throw host.reason;
+  if (found.status === 'fulfilled') return { host: host.value, isolation: found.value(host.value) };
+  await host.value.close();
+  throw found.reason;
 }
 
 /** What the node does about each write to the store. */

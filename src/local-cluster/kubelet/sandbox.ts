@@ -1,21 +1,31 @@
 import { closeSync, mkdirSync, openSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { containerArguments, initScript, podArguments } from './bwrap.ts';
-import type { HostSupervisor } from './host-supervisor.ts';
 import type { Toolbox } from './images.ts';
-import { defaultPath, type Isolation, onTerminal, type PodIsolation, type PodPlace } from './isolation.ts';
+import { type Isolation, onTerminal, type PodIsolation, type PodPlace } from './isolation.ts';
 import { layOutRoot } from './sandbox-root.ts';
-import { type Run, SupervisorClient } from './supervisor-client.ts';
+import { type RunExit, SupervisorClient } from './supervisor-client.ts';
 import { limit } from './timing.ts';
 import { type ToolboxView, viewToolbox } from './toolbox.ts';
+
+/** The process that is the sandbox of a Pod: it ends with whoever started it. */
+export interface SandboxProcess {
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  /** Never rejects. */
+  readonly exit: Promise<RunExit>;
+  kill(): void;
+}
 
 export interface SandboxOptions {
   readonly bwrap: string;
   readonly dataDir: string;
   /** The supervisor's program. */
   readonly supervisor: string;
-  readonly host: HostSupervisor;
+  /** Rejects with the reason when the program cannot be started. `pod` is its uid. */
+  readonly start: (pod: string, argv: readonly string[], cwd: string) => Promise<SandboxProcess>;
 }
 
 interface Context extends SandboxOptions {
@@ -61,21 +71,14 @@ async function openPod(context: Context, place: PodPlace, number: number): Promi
   const socket = `pod${number}`;
   const config = JSON.stringify({ socket, paths: false, pipes: join(place.folder, 'pipes'), open: memoryFolders });
   const command = ['/bin/sh', '-c', initScript, 'init', process.execPath, context.supervisor, config];
-  const sandbox = await context.host.client.run({
-    group: place.uid,
-    main: false,
-    argv: [context.bwrap, ...podArguments({ hostname: place.hostname, memoryFolders, command })],
-    env: { PATH: defaultPath },
-    cwd: context.sockets,
-    sandboxed: false,
-    stdin: true,
-  });
+  const argv = [context.bwrap, ...podArguments({ hostname: place.hostname, memoryFolders, command })];
+  const sandbox = await context.start(place.uid, argv, context.sockets);
   await supervisorReady(sandbox);
   return sandboxedPod(context, { place, shm, socket, sandbox, podIP: podAddress(number) });
 }
 
 /** Settles when the Pod's supervisor listens; rejects with what it (or bwrap) wrote when it ends before. */
-function supervisorReady(sandbox: Run): Promise<void> {
+function supervisorReady(sandbox: SandboxProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     let complaint = '';
     sandbox.stderr.on('data', (chunk: Buffer) => {
@@ -90,7 +93,7 @@ interface OpenPod {
   readonly place: PodPlace;
   readonly shm: string;
   readonly socket: string;
-  readonly sandbox: Run;
+  readonly sandbox: SandboxProcess;
   readonly podIP: string;
 }
 
@@ -113,7 +116,7 @@ function sandboxedPod(context: Context, { place, shm, socket, sandbox, podIP }: 
     stat: (path) => client.stat(path),
     async close() {
       // Killing bwrap kills PID 1 of the Pod, and the kernel everything with it.
-      sandbox.signal('SIGKILL', false);
+      sandbox.kill();
       await ended;
     },
   };
