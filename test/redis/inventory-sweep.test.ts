@@ -200,7 +200,12 @@ describe('a recovered record', () => {
     const waiting = await intend(world.inventory, 'a');
     const seen = (await world.inventory.read('a'))?.version;
     expect(await recover(recovered('a', { state: 'lost' }))).toBe('recovered');
-    const before = { verb: 'launch', generation: waiting.generation, run: 1, set: { creates: {}, snapshot: 'of today' } } as const;
+    const before = {
+      verb: 'launch',
+      generation: waiting.generation,
+      run: 1,
+      set: { creates: {}, snapshot: 'of today' },
+    } as const;
     expect((await world.inventory.begin('a', { ...before, seen: seen ?? 0 })).kind).toBe('changed');
     expect(await world.inventory.read('a')).toMatchObject({ state: 'lost', snapshot: '', missing: [] });
   });

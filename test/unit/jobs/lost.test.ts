@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest';
 import type { InstanceRecord, PodRecord } from '../../../src/inventory/types.ts';
 import { findingOf } from '../../../src/jobs/lost.ts';
 import { howResumed, rebuilds, resumes } from '../../../src/jobs/resume.ts';
+import type { StageContext } from '../../../src/jobs/stage.ts';
+import { takeUp } from '../../../src/jobs/take-up.ts';
 
 const recorded: PodRecord = {
   name: 'windlass-x',
@@ -166,5 +168,34 @@ describe('a run', () => {
     expect(howResumed(record({ creates: { pods: { ...pods, run: 2 } }, stages }))).toBe('rebuilt');
     expect(howResumed(record({ stages }))).toBe('kept');
     expect(howResumed(record({ stages: [{ name: 'pod', state: 'done', checkpoint: 'pod_restarted' }] }))).toBe('restarted');
+  });
+});
+
+describe('a run that finds the Pod gone before the watch has told', () => {
+  it('marks the claim as kept before it writes the loss: should Redis be lost then, a recovery keeps the work', async () => {
+    const workspace = { mode: 'managed_pvc', claimName: 'windlass-x-workspace', claimUid: 'c1', created: true };
+    let current = record({ instanceId: 'x', hash: 'x', rebuilds: 0, workspace } as Partial<InstanceRecord>);
+    const done: string[] = [];
+    const context = {
+      record: () => current,
+      now: () => 0,
+      stageSignal: new AbortController().signal,
+      lease: { assertHeld: () => undefined },
+      config: { installation: 'test', recovery: { maxRebuilds: 1 } },
+      profile: { mainContainer: 'agent', workspace: { mode: 'managed_pvc' } },
+      keyring: { nonceKey: () => new Uint8Array(32) },
+      cluster: {
+        pods: { eventsOf: () => [] },
+        read: async () => undefined,
+        patch: async (kind: string, name: string, body: object) => void done.push(`${kind} ${name} ${JSON.stringify(body)}`),
+      },
+      save: async ({ state, set }: { state?: InstanceRecord['state']; set?: Partial<InstanceRecord> }) => {
+        current = { ...current, ...set, ...(state === undefined ? {} : { state }) };
+        done.push(`state ${current.state}`);
+      },
+    } as unknown as StageContext;
+    expect(await takeUp(context)).toBeUndefined();
+    const mark = '{"metadata":{"uid":"c1","annotations":{"windlass.dev/retained":"true"}}}';
+    expect(done.slice(0, 2)).toEqual([`persistentvolumeclaims windlass-x-workspace ${mark}`, 'state lost']);
   });
 });
