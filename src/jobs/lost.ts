@@ -8,7 +8,7 @@ import { goneLoss, isOver, type PodLoss, podLoss, startOf } from '../kubernetes/
 import type { Cluster } from '../kubernetes/port.ts';
 import { podName } from '../names.ts';
 import { instanceKey, type Log } from './context.ts';
-import { finishWrite, lossWrite } from './loss.ts';
+import { finishWrite, isUntouchedLoss, lossWrite } from './loss.ts';
 import { retainClaim } from './retain.ts';
 
 /** What a Pod says about the record that names it. */
@@ -18,7 +18,7 @@ export type Finding =
   | { readonly kind: 'restarted'; readonly id: string; readonly restarts: number }
   | { readonly kind: 'finished'; readonly finish: PodFinish };
 
-/** settled = nothing more to find out now · lost = written by this very call · again = somebody is at work on it, or the cluster did not answer. */
+/** settled = nothing more to find out now · lost = written, and no run has tried to build it again yet · again = somebody is at work on it, or the cluster did not answer. */
 export type Look = 'settled' | 'lost' | 'again';
 
 /** Pure, so that every worker finds the same. `pod` is what has the record's UID; undefined = it was looked for and is gone. */
@@ -58,6 +58,8 @@ export async function lookAfter(parts: Parts, cluster: Cluster, hash: string): P
   if (record === undefined || !recorded || record.cluster !== cluster.name || record.namespace !== cluster.namespace)
     return 'settled';
   if (record.state === 'launching') return looksAlive(cluster, recorded) ? 'settled' : 'again';
+  // Written by somebody who may have died before anything was done about it.
+  if (record.state === 'lost') return isUntouchedLoss(record) ? 'lost' : 'settled';
   if (record.state !== 'ready') return 'settled';
   const finding = await find(cluster, record, recorded);
   if (finding.kind === 'fine') return 'settled';
