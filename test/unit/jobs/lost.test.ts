@@ -1,7 +1,7 @@
 import type { CoreV1Event, V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import type { InstanceRecord, PodRecord } from '../../../src/inventory/types.ts';
-import { findingOf } from '../../../src/jobs/lost.ts';
+import { findingOf, lookAfter } from '../../../src/jobs/lost.ts';
 import { howResumed, rebuilds, resumes } from '../../../src/jobs/resume.ts';
 import type { StageContext } from '../../../src/jobs/stage.ts';
 import { takeUp } from '../../../src/jobs/take-up.ts';
@@ -197,5 +197,41 @@ describe('a run that finds the Pod gone before the watch has told', () => {
     expect(await takeUp(context)).toBeUndefined();
     const mark = '{"metadata":{"uid":"c1","annotations":{"windlass.dev/retained":"true"}}}';
     expect(done.slice(0, 2)).toEqual([`persistentvolumeclaims windlass-x-workspace ${mark}`, 'state lost']);
+  });
+});
+
+describe('a worker that writes down what it saw', () => {
+  const look = async (records: readonly InstanceRecord[], cached: V1Pod, now: V1Pod) => {
+    const written: unknown[] = [];
+    const reads = [...records];
+    const lease = { held: () => true, assertHeld: () => undefined, release: async () => undefined };
+    const inventory = {
+      readByHash: async () => reads.shift(),
+      tryLease: async () => lease,
+      now: async () => 0,
+      write: async (_lease: unknown, options: unknown) => void written.push(options),
+    };
+    const pods = { get: () => cached, eventsOf: () => [] };
+    const cluster = { name: 'default', namespace: 'ns', pods, read: async () => now };
+    const parts = { inventory, log: {}, config: { retention: { finishedSeconds: 1 } } };
+    type Look = Parameters<typeof lookAfter>;
+    const found = await lookAfter(parts as unknown as Look[0], cluster as unknown as Look[1], 'x');
+    return { found, written };
+  };
+  const placed = (more: Partial<InstanceRecord>) =>
+    record({ hash: 'x', cluster: 'default', namespace: 'ns', agent: null, ...more });
+
+  it('after another one has: the end of an app is told once', async () => {
+    const ended = running({ status: { containerStatuses: undefined } });
+    const status = { name: 'agent', state: { terminated: { exitCode: 3, reason: 'Error' } } };
+    const over = { ...ended, spec: { ...ended.spec, restartPolicy: 'Never' }, status: { containerStatuses: [status] } } as V1Pod;
+    const seen = [placed({ expiresAt: 0 }), placed({ expiresAt: 1000, exitCode: 3 })];
+    expect(await look(seen, over, over)).toEqual({ found: 'settled', written: [] });
+  });
+
+  it('behind a watch that lags: an earlier container than the recorded one is no restart', async () => {
+    const second = placed({ restartCount: 1, pod: { ...recorded, main: { name: 'agent', id: 'containerd://2' } } });
+    const now = running({ id: 'containerd://2', restarts: 1 });
+    expect(await look([second, second], running(), now)).toEqual({ found: 'settled', written: [] });
   });
 });
