@@ -33,7 +33,7 @@ export function agentctlBootFile(input: BootstrapInput): string {
     'windlass_agentctl() {',
     // Where to listen the container's own environment says, as for our agent.
     '  export AGENTCTL_LISTEN_HOST="$WINDLASS_AGENT_HOST" AGENTCTL_WORKDIR="$WINDLASS_WORKSPACE"',
-    `  export AGENTCTL_PORT=${agentPort} AGENTCTL_BOOTSTRAP_NONCE`,
+    `  export AGENTCTL_PORT=${agentPort} AGENTCTL_BOOTSTRAP_NONCE=${quoted(input.nonce)}`,
     `  export AGENTCTL_INSTANCE_PORT_BASE=${agentctlPorts.base} AGENTCTL_INSTANCE_PORT_MAX=${agentctlPorts.max}`,
     '}',
   ];

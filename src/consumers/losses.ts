@@ -5,6 +5,7 @@ import type { Inventory } from '../inventory/port.ts';
 import type { Shelf } from '../inventory/shelf.ts';
 import type { Log } from '../jobs/context.ts';
 import { checkEpoch } from '../jobs/epoch.ts';
+import { isUntouchedLoss } from '../jobs/loss.ts';
 import { lookAfter } from '../jobs/lost.ts';
 import { isOver } from '../kubernetes/pod-loss.ts';
 import type { Cluster, Clusters } from '../kubernetes/port.ts';
@@ -77,7 +78,7 @@ const startsOf = (pod: V1Pod): string =>
     .join(' ')
     .trim();
 
-/** Ready records against the first list of Pods. A cluster that is not the one of this inventory is not judged (design §7). */
+/** Records against the first list of Pods. A cluster that is not the one of this inventory is not judged (design §7). */
 async function scan(options: LossOptions, cluster: Cluster, add: Add, signal: AbortSignal): Promise<void> {
   const { inventory, shelf, config, log } = options;
   try {
@@ -86,8 +87,10 @@ async function scan(options: LossOptions, cluster: Cluster, add: Add, signal: Ab
     if (verdict !== 'ok')
       return log.error({ cluster: cluster.name, verdict }, 'ready instances are not compared with this cluster');
     let cursor: string | undefined;
+    // A loss that was written and never acted on: its worker died in between.
+    const states = config.recovery.onLost === 'rebuild' ? (['ready', 'lost'] as const) : (['ready'] as const);
     do {
-      const asked = { states: ['ready'] as const, limit: page, ...(cursor === undefined ? {} : { cursor }) };
+      const asked = { states, limit: page, ...(cursor === undefined ? {} : { cursor }) };
       const listed = await inventory.listFields(['cluster', 'hash', 'pod'], asked);
       for (const record of listed.items)
         if (record.cluster === cluster.name && differs(cluster, record.pod)) add(cluster, record.hash);
@@ -167,7 +170,8 @@ async function lookOnce(options: LossOptions, asked: Asked, later: (asked: Asked
 /** recovery.onLost: rebuild = as if somebody had asked for a reconnect at once. */
 async function rebuild({ inventory, queues }: LossOptions, hash: string): Promise<void> {
   const record = await inventory.readByHash(hash);
-  if (record?.state !== 'lost') return;
+  // Every worker that sees the loss asks, since the one that wrote it may have died: only the first finds it untouched.
+  if (record === undefined || !isUntouchedLoss(record)) return;
   const answer = await askReconnect(inventory, record);
   if (!('job' in answer)) return;
   await addJob(queues, answer.job);

@@ -8,7 +8,7 @@ import { goneLoss, isOver, type PodLoss, podLoss, startOf } from '../kubernetes/
 import type { Cluster } from '../kubernetes/port.ts';
 import { podName } from '../names.ts';
 import { instanceKey, type Log } from './context.ts';
-import { finishWrite, lossWrite } from './loss.ts';
+import { finishWrite, isUntouchedLoss, lossWrite } from './loss.ts';
 import { retainClaim } from './retain.ts';
 
 /** What a Pod says about the record that names it. */
@@ -18,7 +18,7 @@ export type Finding =
   | { readonly kind: 'restarted'; readonly id: string; readonly restarts: number }
   | { readonly kind: 'finished'; readonly finish: PodFinish };
 
-/** settled = nothing more to find out now · lost = written by this very call · again = somebody is at work on it, or the cluster did not answer. */
+/** settled = nothing more to find out now · lost = written, and no run has tried to build it again yet · again = somebody is at work on it, or the cluster did not answer. */
 export type Look = 'settled' | 'lost' | 'again';
 
 /** Pure, so that every worker finds the same. `pod` is what has the record's UID; undefined = it was looked for and is gone. */
@@ -58,10 +58,12 @@ export async function lookAfter(parts: Parts, cluster: Cluster, hash: string): P
   if (record === undefined || !recorded || record.cluster !== cluster.name || record.namespace !== cluster.namespace)
     return 'settled';
   if (record.state === 'launching') return looksAlive(cluster, recorded) ? 'settled' : 'again';
+  // Written by somebody who may have died before anything was done about it.
+  if (record.state === 'lost') return isUntouchedLoss(record) ? 'lost' : 'settled';
   if (record.state !== 'ready') return 'settled';
-  const finding = await find(cluster, record, recorded);
+  const finding = await find(cluster, record, recorded, cluster.pods.get(podName(record.hash)));
   if (finding.kind === 'fine') return 'settled';
-  return writeDown(parts, cluster, record, finding);
+  return writeDown(parts, cluster, record);
 }
 
 function looksAlive(cluster: Cluster, recorded: PodRecord): boolean {
@@ -70,9 +72,8 @@ function looksAlive(cluster: Cluster, recorded: PodRecord): boolean {
 }
 
 /** The watch may lag behind a Pod that was just made: that one is gone is only believed from a GET (I20). */
-async function find(cluster: Cluster, record: InstanceRecord, recorded: PodRecord): Promise<Finding> {
+async function find(cluster: Cluster, record: InstanceRecord, recorded: PodRecord, cached?: V1Pod): Promise<Finding> {
   const name = podName(record.hash);
-  const cached = cluster.pods.get(name);
   const found =
     cached?.metadata?.uid === recorded.uid
       ? cached
@@ -81,19 +82,19 @@ async function find(cluster: Cluster, record: InstanceRecord, recorded: PodRecor
   return findingOf(record, recorded, exact, cluster.pods.eventsOf(recorded.uid));
 }
 
-/** Under the instance's lease and on what is read again under it: of many workers that see a loss, one writes it. */
-async function writeDown(
-  { inventory, log, config }: Parts,
-  cluster: Cluster,
-  seen: InstanceRecord,
-  finding: Exclude<Finding, { kind: 'fine' }>,
-): Promise<Look> {
+/**
+ * Under the instance's lease and on what is read again under it, the Pod too: of many workers that see an end, one writes it,
+ * and a watch that lags tells nothing of a container that has been followed by another.
+ */
+async function writeDown({ inventory, log, config }: Parts, cluster: Cluster, seen: InstanceRecord): Promise<Look> {
   const { finishedSeconds } = config.retention;
   const lease = await inventory.tryLease(seen.hash);
   if (lease === undefined) return 'again';
   try {
     const record = await inventory.readByHash(seen.hash);
     if (record?.state !== 'ready' || record.pod === null || record.pod.uid !== seen.pod?.uid) return 'settled';
+    const finding = await find(cluster, record, record.pod);
+    if (finding.kind === 'fine') return 'settled';
     if (finding.kind === 'lost') await keepWorkspace(log, cluster, lease, record);
     const write = writeOf(record, record.pod, finding, { now: await inventory.now(), finishedSeconds });
     await inventory.write(lease, { ...write, release: true, wake: [instanceKey(record)] });

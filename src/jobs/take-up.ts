@@ -9,6 +9,7 @@ import { lossWrite } from './loss.ts';
 import type { Running } from './pod-judge.ts';
 import { derivedName } from './remove.ts';
 import { checkpointOf, podKept, podRestarted } from './resume.ts';
+import { retainClaim } from './retain.ts';
 import type { StageContext, StageOutcome } from './stage.ts';
 
 /** How long a run looks on while the remains of a lost Pod go, before it hands its slot back. */
@@ -19,7 +20,8 @@ type Wait = Extract<StageOutcome, { kind: 'wait' }>;
 /**
  * Finds the exact Pod that the record names. When it lives, the run goes on with it; when it is lost, everything is made
  * ready for a new one on the same claim, or the run ends as `unrecoverable`. A lost Pod and its replacement never share
- * the volume: the replacement is only made once the lost one is really gone (C28).
+ * the volume: the replacement is only made once the lost one is really gone (C28). The claim is marked first: until there is
+ * another Pod, it would look like the rest of a removal to a recovery.
  */
 export async function takeUp(context: StageContext): Promise<Wait | undefined> {
   const recorded = context.record().pod;
@@ -27,6 +29,7 @@ export async function takeUp(context: StageContext): Promise<Wait | undefined> {
     const found = await readExact(context, recorded);
     const loss = lossOf(context, recorded, found);
     if (loss === undefined) return undefined;
+    await retainClaim(context.cluster, context.record(), context.lease.assertHeld, context.stageSignal);
     if (context.record().state === 'ready') await declareLost(context, loss);
     assertRebuildable(context);
     const waiting = found === undefined ? undefined : await removeRemains(context, found, loss);

@@ -1,6 +1,8 @@
 import { CoreV1Api, KubeConfig } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { InstanceRecord } from '../../src/inventory/types.ts';
+import { lossWrite } from '../../src/jobs/loss.ts';
+import { goneLoss } from '../../src/kubernetes/pod-loss.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { removePods, resumeSteps } from '../support/resume-steps.ts';
 import { createWorld, type World, type WorldOptions } from '../support/world.ts';
@@ -173,6 +175,18 @@ describe('recovery.onLost: rebuild', () => {
     expect((await world.exec('auto', ['/bin/sh', '-c', 'printf %s "$SECRET"'])).stdout).toBe('kept-value');
     await steps.deletePod(after as InstanceRecord);
     await world.until('auto', (current) => current?.state === 'lost' && current.failure?.code === 'unrecoverable');
+  });
+
+  it('is done by the next worker when the one that wrote the loss died before it asked', async () => {
+    const first = await open({ recovery: { onLost: 'rebuild' } });
+    const record = await steps.launch('unasked');
+    await first.close();
+    await steps.deletePod(record, 1);
+    // All that the first one came to.
+    await write(record, lossWrite(record, goneLoss(record.pod!, []), await world.operator.inventory.now()));
+    await world.worker();
+    const after = await world.until('unasked', (current) => current?.state === 'ready' && current.rebuilds === 1);
+    expect(after).toMatchObject({ run: 2, workspace: { claimUid: record.workspace?.claimUid } });
   });
 });
 

@@ -192,6 +192,21 @@ describe('a recovered record', () => {
     expect(job).toMatchObject({ queue: 'teardown', data: { generation: 100 } });
     const { lease } = await begin(world.inventory, 'a', { generation: 100, run: 1 }, { verb: 'teardown' });
     expect(await world.inventory.finishRemoval(lease, { generation: 100, suspended: false })).toBe('requested');
-    expect(await world.inventory.read('a')).toMatchObject({ state: 'requested', generation: waiting.generation });
+    // What the launch asked for is all there: were its Pod lost one day, nothing would stand against building it again.
+    expect(await world.inventory.read('a')).toMatchObject({ state: 'requested', generation: waiting.generation, missing: [] });
+  });
+
+  it('is not written over by a launch that had looked before it: that one looks again', async () => {
+    const waiting = await intend(world.inventory, 'a');
+    const seen = (await world.inventory.read('a'))?.version;
+    expect(await recover(recovered('a', { state: 'lost' }))).toBe('recovered');
+    const before = {
+      verb: 'launch',
+      generation: waiting.generation,
+      run: 1,
+      set: { creates: {}, snapshot: 'of today' },
+    } as const;
+    expect((await world.inventory.begin('a', { ...before, seen: seen ?? 0 })).kind).toBe('changed');
+    expect(await world.inventory.read('a')).toMatchObject({ state: 'lost', snapshot: '', missing: [] });
   });
 });

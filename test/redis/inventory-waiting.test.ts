@@ -26,6 +26,17 @@ describe('a cap', () => {
     expect((await inventory.read('b'))?.state).toBe('requested');
   });
 
+  test('of launching holds no rollback up: what that frees is what the others may wait for', async () => {
+    const { inventory } = world;
+    const limits = { ...caps, launching: 1 };
+    const failing = await intend(inventory, 'a');
+    const { lease } = await begin(inventory, 'a', failing, { caps: limits });
+    // Its Pod is still going, so it waits, and another one takes its place.
+    await inventory.write(lease, { state: 'rolling_back', release: true });
+    await begin(inventory, 'b', await intend(inventory, 'b'), { caps: limits });
+    expect((await begin(inventory, 'a', failing, { caps: limits })).record.state).toBe('rolling_back');
+  });
+
   test('of an owner does not count other owners', async () => {
     const { inventory } = world;
     const limits = { ...caps, owner: 1 };

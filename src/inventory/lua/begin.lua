@@ -4,6 +4,13 @@ local hash = A.hash
 
 local function full(set, cap) return redis.call('SCARD', set) >= tonumber(cap) end
 
+-- Where a launch goes on from. `ready` stays (a reconnect finds out what is left); a broken rollback is taken up again.
+local function launchState(r)
+  if r.state == 'launching' or r.state == 'rolling_back' or r.state == 'ready' then return r.state end
+  if r.state == 'cleanup_pending' then return 'rolling_back' end
+  return 'launching'
+end
+
 -- Counted from the live sets, so that nothing can drift; who is in them already takes no new slot.
 local function capped(r)
   if not A.caps then return nil end
@@ -12,17 +19,12 @@ local function capped(r)
     if full(key('live-cluster', A.set.cluster or r.cluster), A.caps.cluster) then return 'cluster_saturated' end
     if full(T .. ':live', A.caps.global) then return 'cluster_saturated' end
   end
+  -- A rollback starts nothing, and those who fill this cap may be waiting for what it frees (a quota).
+  if launchState(r) == 'rolling_back' then return nil end
   if redis.call('SISMEMBER', T .. ':launching', hash) == 0 and full(T .. ':launching', A.caps.launching) then
     return 'cluster_saturated'
   end
   return nil
-end
-
--- Where a launch goes on from. `ready` stays (a reconnect finds out what is left); a broken rollback is taken up again.
-local function launchState(r)
-  if r.state == 'launching' or r.state == 'rolling_back' or r.state == 'ready' then return r.state end
-  if r.state == 'cleanup_pending' then return 'rolling_back' end
-  return 'launching'
 end
 
 local function refusal(r)

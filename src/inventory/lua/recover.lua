@@ -8,6 +8,8 @@ local function merge(r, f)
   local placed = redis.call('HMGET', key('record', hash), 'profile', 'app')
   f.generation, f.run, f.owner, f.intent, f._requestHash = r.generation, r.run, r.owner, 'present', r._requestHash
   f.request, f.deadlineAt, f.attemptsLeft = nil, nil, nil
+  -- It was sent after the loss: of what it asks for nothing is missing.
+  f.missing = '[]'
   if f.state == 'ready' then
     f._begun, f._settled = r.generation .. '-' .. r.run, r.generation .. '-' .. r.run
     return
@@ -39,6 +41,8 @@ return once(function()
   redis.call('DEL', key('tombstone', hash))
   redis.call('PERSIST', key('events', hash))
   f.fence, f.updatedAt = A.fence, int(NOW)
+  -- Whoever has read what was here before must see that it is another record now (begin.lua: seen).
+  f.version = int((tonumber(r and r.version) or 0) + 1)
   local args = {}
   for field, value in pairs(f) do
     args[#args + 1] = field

@@ -203,7 +203,11 @@ it('starts an agentctl in an image whose shell keeps names for itself, and tells
   writeFileSync(path, '#!/bin/sh\nprintf "%s|%s" "$KEPT" "$AGENTCTL_BOOTSTRAP_NONCE"\n', { mode: 0o755 });
   // Called sh, bash ends at the first assignment that it refuses.
   symlinkSync('/bin/bash', shell);
-  const values = { ...input, runtimeEnv: { UID: '77', KEPT: "it's" }, authEnv: { SHELLOPTS: 'secret-value' } };
+  const values = {
+    ...input,
+    runtimeEnv: { UID: '77', KEPT: "it's" },
+    authEnv: { SHELLOPTS: 'secret-value', AGENTCTL_BOOTSTRAP_NONCE: 'theirs' },
+  };
   const own = await Pod.create({ WINDLASS_AGENT: path });
   await own.exec(agentctlBootCommand(values), Buffer.from(agentctlBootFile(values)));
   const [, ...rest] = bootLine({ protocol: 'agentctl', path });

@@ -1,8 +1,10 @@
 import type { CoreV1Event, V1Pod } from '@kubernetes/client-node';
 import { describe, expect, it } from 'vitest';
 import type { InstanceRecord, PodRecord } from '../../../src/inventory/types.ts';
-import { findingOf } from '../../../src/jobs/lost.ts';
+import { findingOf, lookAfter } from '../../../src/jobs/lost.ts';
 import { howResumed, rebuilds, resumes } from '../../../src/jobs/resume.ts';
+import type { StageContext } from '../../../src/jobs/stage.ts';
+import { takeUp } from '../../../src/jobs/take-up.ts';
 
 const recorded: PodRecord = {
   name: 'windlass-x',
@@ -166,5 +168,70 @@ describe('a run', () => {
     expect(howResumed(record({ creates: { pods: { ...pods, run: 2 } }, stages }))).toBe('rebuilt');
     expect(howResumed(record({ stages }))).toBe('kept');
     expect(howResumed(record({ stages: [{ name: 'pod', state: 'done', checkpoint: 'pod_restarted' }] }))).toBe('restarted');
+  });
+});
+
+describe('a run that finds the Pod gone before the watch has told', () => {
+  it('marks the claim as kept before it writes the loss: should Redis be lost then, a recovery keeps the work', async () => {
+    const workspace = { mode: 'managed_pvc', claimName: 'windlass-x-workspace', claimUid: 'c1', created: true };
+    let current = record({ instanceId: 'x', hash: 'x', rebuilds: 0, workspace } as Partial<InstanceRecord>);
+    const done: string[] = [];
+    const context = {
+      record: () => current,
+      now: () => 0,
+      stageSignal: new AbortController().signal,
+      lease: { assertHeld: () => undefined },
+      config: { installation: 'test', recovery: { maxRebuilds: 1 } },
+      profile: { mainContainer: 'agent', workspace: { mode: 'managed_pvc' } },
+      keyring: { nonceKey: () => new Uint8Array(32) },
+      cluster: {
+        pods: { eventsOf: () => [] },
+        read: async () => undefined,
+        patch: async (kind: string, name: string, body: object) => void done.push(`${kind} ${name} ${JSON.stringify(body)}`),
+      },
+      save: async ({ state, set }: { state?: InstanceRecord['state']; set?: Partial<InstanceRecord> }) => {
+        current = { ...current, ...set, ...(state === undefined ? {} : { state }) };
+        done.push(`state ${current.state}`);
+      },
+    } as unknown as StageContext;
+    expect(await takeUp(context)).toBeUndefined();
+    const mark = '{"metadata":{"uid":"c1","annotations":{"windlass.dev/retained":"true"}}}';
+    expect(done.slice(0, 2)).toEqual([`persistentvolumeclaims windlass-x-workspace ${mark}`, 'state lost']);
+  });
+});
+
+describe('a worker that writes down what it saw', () => {
+  const look = async (records: readonly InstanceRecord[], cached: V1Pod, now: V1Pod) => {
+    const written: unknown[] = [];
+    const reads = [...records];
+    const lease = { held: () => true, assertHeld: () => undefined, release: async () => undefined };
+    const inventory = {
+      readByHash: async () => reads.shift(),
+      tryLease: async () => lease,
+      now: async () => 0,
+      write: async (_lease: unknown, options: unknown) => void written.push(options),
+    };
+    const pods = { get: () => cached, eventsOf: () => [] };
+    const cluster = { name: 'default', namespace: 'ns', pods, read: async () => now };
+    const parts = { inventory, log: {}, config: { retention: { finishedSeconds: 1 } } };
+    type Look = Parameters<typeof lookAfter>;
+    const found = await lookAfter(parts as unknown as Look[0], cluster as unknown as Look[1], 'x');
+    return { found, written };
+  };
+  const placed = (more: Partial<InstanceRecord>) =>
+    record({ hash: 'x', cluster: 'default', namespace: 'ns', agent: null, ...more });
+
+  it('after another one has: the end of an app is told once', async () => {
+    const ended = running({ status: { containerStatuses: undefined } });
+    const status = { name: 'agent', state: { terminated: { exitCode: 3, reason: 'Error' } } };
+    const over = { ...ended, spec: { ...ended.spec, restartPolicy: 'Never' }, status: { containerStatuses: [status] } } as V1Pod;
+    const seen = [placed({ expiresAt: 0 }), placed({ expiresAt: 1000, exitCode: 3 })];
+    expect(await look(seen, over, over)).toEqual({ found: 'settled', written: [] });
+  });
+
+  it('behind a watch that lags: an earlier container than the recorded one is no restart', async () => {
+    const second = placed({ restartCount: 1, pod: { ...recorded, main: { name: 'agent', id: 'containerd://2' } } });
+    const now = running({ id: 'containerd://2', restarts: 1 });
+    expect(await look([second, second], running(), now)).toEqual({ found: 'settled', written: [] });
   });
 });
