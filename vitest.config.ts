@@ -4,11 +4,17 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** What takes longest, longest first: the run is as long as its last file, and a fresh clone has no times to sort by. */
 const slowest = [
+  'api-faults',
   'launch',
   'two-holders',
+  'soak',
   'crash-share',
   'local-cluster-kubelet',
   'reconnect-interleavings',
+  'flat-memory',
+  'deliveries',
+  'redis-failover',
+  'throttled',
   'demo',
   'order',
   'drain',
@@ -49,7 +55,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: SlowestFirst },
     // Most suites wait for processes more than they compute: with two at a time, two cores were idle for half of the run.
-    maxWorkers: Math.max(3, availableParallelism()),
+    maxWorkers: Math.max(4, availableParallelism()),
     projects: [
       project('unit', ['test/unit/**/*.test.ts'], 10, 'build-agent'),
       project('redis', ['test/redis/**/*.test.ts'], 30, 'build-agent'),

@@ -68,8 +68,8 @@ function faultsOf({ verb, subresource }: Call): Readonly<Record<string, unknown>
   return verb === 'get' ? anywhere : { ...anywhere, ...onWrites };
 }
 
-/** Later ones of a kind are looks at something that takes its time. */
-const eachKind = 2;
+/** Later reads of a kind are looks at something that takes its time. */
+const eachKind = (verb: string) => (verb === 'get' ? 1 : 2);
 
 const request = (instanceId: string) => ({ version: 1, instanceId, profile: 'node' });
 const tearDown = (instanceId: string) =>
@@ -97,7 +97,7 @@ async function callsOfALife(): Promise<Call[]> {
   for (const { verb, resource, subresource } of (await audit()).filter(isOf('undisturbed'))) {
     const kind = `${verb} ${resource} ${subresource}`;
     const nth = [...counts.keys()].filter((known) => known.startsWith(`${kind}#`)).length + 1;
-    if (nth <= eachKind) counts.set(`${kind}#${nth}`, { verb, resource, subresource, nth });
+    if (nth <= eachKind(verb)) counts.set(`${kind}#${nth}`, { verb, resource, subresource, nth });
   }
   return [...counts.values()];
 }

@@ -31,7 +31,7 @@ describe('wrong usage ends with 2 and payload_invalid, before anything is read',
     ['an id of outer spaces', ['get', ' a'], /must not start or end with a space/],
     ['an empty id', ['teardown', ''], /must not be empty/],
   ])('%s', async (_name, args, message) => {
-    const run = await windlass([...args, '--json']);
+    const run = await inProcess([...args, '--json']);
     expect(run.json()).toMatchObject({
       schema: 'windlass/v1',
       error: { code: 'payload_invalid', retriable: false, message: expect.stringMatching(message) },
