@@ -30,10 +30,12 @@ export async function acceptGeneration(context: JobContext, record: InstanceReco
 
 /**
  * The pod intent carries the generation that accepted it; a stage list alone may be an older generation's. What was ready
- * once is rebuilt from the recipe that it was accepted with, whatever became of its Pod's intent.
+ * once is rebuilt from the recipe that it was accepted with, whatever became of its Pod's intent; and what is rolled back
+ * was accepted, though its intents are closed by now: a profile that is gone since must not hide why it failed (I15).
  */
 const acceptedAlready = (record: InstanceRecord) =>
-  record.snapshot !== '' && (resumes(record) || record.creates.pods?.generation === record.generation);
+  record.state === 'rolling_back' ||
+  (record.snapshot !== '' && (resumes(record) || record.creates.pods?.generation === record.generation));
 
 function intents(context: JobContext, record: InstanceRecord, recipe: Recipe): InstanceRecord['creates'] {
   const kept = record.creates.persistentvolumeclaims ?? createIntent(context, record, 'persistentvolumeclaims');

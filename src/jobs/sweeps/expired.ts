@@ -2,7 +2,7 @@ import type { InstanceInfo } from '../../agent/protocol.ts';
 import type { InstanceRecord } from '../../inventory/types.ts';
 import type { SweepEntry } from '../context.ts';
 import { awaitsCommand, commandEnd, commandLookSeconds } from './command-end.ts';
-import { lookInside } from './inside.ts';
+import { lookAgain, lookInside } from './inside.ts';
 import { type Found, type Pass, type SweepPlan, serverNow, underLease } from './pass.ts';
 import { aboutRecord, recordPages, requestRemoval } from './records.ts';
 import { keep, type Verdict } from './verdict.ts';
@@ -100,7 +100,7 @@ async function find(pass: Pass, record: Judged, now: number, idleFrom: number | 
   // Whether its user was told is asked only where it matters: failed records are many.
   const warned = first.verdict === 'warn' && (await pass.shelf.get<number>(toldName(record))) === record.expiresAt;
   const entry = { ...aboutRecord(record, now), ...(warned ? judgeExpired({ ...facts, warned }) : first) };
-  return { key: record.hash, entry, act: () => act(pass, record, entry, idleFrom) };
+  return { key: record.hash, entry, act: () => act(pass, record, entry) };
 }
 
 /** Holds the end that the user was told of: a life that was extended is announced again. */
@@ -112,10 +112,11 @@ const policyOf = (pass: Pass) => ({
   failedSeconds: pass.config.retention.failedSeconds,
 });
 
-function act(pass: Pass, seen: Judged, entry: SweepEntry, idleFrom: number | undefined): Promise<SweepEntry> {
+function act(pass: Pass, seen: Judged, entry: SweepEntry): Promise<SweepEntry> {
   return underLease(pass, seen.hash, entry, async (lease) => {
     const record = await pass.inventory.readByHash(seen.hash);
     if (record === undefined) return { ...entry, action: 'gone' };
+    const idleFrom = entry.rule === 'idle_too_long' ? activeAt(record, await lookAgain(pass, record)) : undefined;
     const again = judgeExpired({ record, now: await earliestNow(pass), idleFrom, warned: false, ...policyOf(pass) });
     if (again.verdict !== entry.verdict || record.generation !== seen.generation)
       return { ...entry, ...again, action: 'changed' };
