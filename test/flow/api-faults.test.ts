@@ -102,6 +102,9 @@ async function callsOfALife(): Promise<Call[]> {
   return [...counts.values()];
 }
 
+/** One of this many: all would be a minute more of every run. CI meets them all, with $WINDLASS_EVERY_FAULT. */
+const share = process.env.WINDLASS_EVERY_FAULT === '1' ? 1 : 3;
+
 interface Case {
   readonly id: string;
   readonly call: Call;
@@ -148,7 +151,7 @@ describe('one fault of the API server', () => {
     for (const resource of ['pods', 'persistentvolumeclaims'])
       for (const verb of ['create', 'delete']) expect(kinds).toContain(`${verb} ${resource}`);
     expect(kinds).toEqual(expect.arrayContaining(['get pods exec', 'get pods portforward']));
-    const cases = casesOf(calls);
+    const cases = casesOf(calls).filter((_, at) => at % share === 0);
     await writeFaults(
       join(dir, 'faults'),
       cases.map(({ rule }) => rule),

@@ -52,32 +52,39 @@ const ways: [string, Move][] = [
   ['the agent, by its relay over pods/exec', throughAgent('relay')],
 ];
 
-describe.each(ways)('100 MB through %s', (_way, move) => {
-  it('there and back: a reader that stops stops the source, and memory stays flat', async () => {
-    const [source, sink] = [countingSource(total), lazySink()];
-    const before = liveBytes();
-    const moved = move(source, sink, ['cat']);
-    await standstill(() => source.pulled);
-    expect(sink.received).toBeLessThan(total / 50);
-    expect(liveBytes() - before).toBeLessThan(held);
-    sink.open();
-    expect(await moved).toMatchObject({ exitCode: 0 });
-    expect([source.pulled, sink.received, sink.digest()]).toEqual([total, total, source.digest()]);
-    expect(sink.peak - before).toBeLessThan(held);
-  });
+describe('100 MB', () => {
+  // The relay is both of the others in a row: a stop is enough of it.
+  it.each(ways.slice(0, 2))(
+    'there and back through %s: a reader that stops stops the source, and memory stays flat',
+    async (_way, move) => {
+      const [source, sink] = [countingSource(total), lazySink()];
+      const before = liveBytes();
+      const moved = move(source, sink, ['cat']);
+      await standstill(() => source.pulled);
+      expect(sink.received).toBeLessThan(total / 50);
+      expect(liveBytes() - before).toBeLessThan(held);
+      sink.open();
+      expect(await moved).toMatchObject({ exitCode: 0 });
+      expect([source.pulled, sink.received, sink.digest()]).toEqual([total, total, source.digest()]);
+      expect(sink.peak - before).toBeLessThan(held);
+    },
+  );
 
-  it('to a command that does not read: the source is stopped, and its end ends the call', async () => {
-    const [source, sink] = [countingSource(total), lazySink()];
-    const before = liveBytes();
-    const moved = move(source, sink, ['sh', '-c', 'until [ -e /workspace/go ]; do sleep 0.1; done; exit 3']);
-    await standstill(() => source.pulled);
-    expect(source.pulled).toBeLessThan(total);
-    expect(liveBytes() - before).toBeLessThan(held);
-    const other = countingSource(0);
-    await move(other, lazySink(), ['touch', '/workspace/go']);
-    expect(await moved).toMatchObject({ exitCode: 3 });
-    await move(countingSource(0), lazySink(), ['rm', '/workspace/go']);
-  });
+  it.each(ways)(
+    'through %s to a command that does not read: the source is stopped, and its end ends the call',
+    async (_way, move) => {
+      const [source, sink] = [countingSource(total), lazySink()];
+      const before = liveBytes();
+      const moved = move(source, sink, ['sh', '-c', 'until [ -e /workspace/go ]; do sleep 0.1; done; exit 3']);
+      await standstill(() => source.pulled);
+      expect(source.pulled).toBeLessThan(total);
+      expect(liveBytes() - before).toBeLessThan(held);
+      const other = countingSource(0);
+      await move(other, lazySink(), ['touch', '/workspace/go']);
+      expect(await moved).toMatchObject({ exitCode: 3 });
+      await move(countingSource(0), lazySink(), ['rm', '/workspace/go']);
+    },
+  );
 });
 
 describe('windlass exec --json', () => {
