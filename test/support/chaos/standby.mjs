@@ -51,5 +51,6 @@ const acts = {
     process.send({ blocked: true });
     for (const until = Date.now() + 6000; Date.now() < until; );
   },
-  term: () => process.kill(process.pid, 'SIGTERM'),
+  // Handled here and now: one that is sent comes when the loop gets to it, which may be stages later.
+  term: () => process.emit('SIGTERM', 'SIGTERM'),
 };
