@@ -9,11 +9,8 @@ import { claimName, instanceHash, podName } from '../../src/names.ts';
 import { createNamespace, realKubeconfig } from '../support/real-cluster.ts';
 import { recoverFlow } from '../support/recover-flow.ts';
 import { passOn } from '../support/sweep-context.ts';
+import { sweepsByHand } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
-
-/** Once a year: a scheduled pass at the start of the worker would be the first of the two sightings. */
-const atOnce = { cron: '0 0 1 1 *', graceSeconds: 0 };
-const sweeps = Object.fromEntries(['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, atOnce]));
 
 const day = 26 * 3_600_000;
 /** The same cluster by a clock that is a day ahead: nothing on it can be made older. */
@@ -34,7 +31,7 @@ describe('on a real Kubernetes', () => {
       kubeconfig: realKubeconfig(),
       namespace: namespace.name,
       image: 'node:local',
-      config: { sweeps },
+      config: { sweeps: sweepsByHand },
     });
     await world.worker();
   });

@@ -2,15 +2,19 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { sweepReport } from '../support/recover-flow.ts';
 import { resumeSteps } from '../support/resume-steps.ts';
+import { sweepsByHand } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let embedded: EmbeddedCluster;
 let world: World;
 beforeAll(async () => {
   embedded = await startCluster();
-  const atOnce = { cron: '0 0 1 1 *', graceSeconds: 0 };
-  const sweeps = Object.fromEntries(['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, atOnce]));
-  world = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24', config: { sweeps } });
+  world = await createWorld({
+    kubeconfig: embedded.kubeconfig,
+    namespace: 'default',
+    image: 'node:24',
+    config: { sweeps: sweepsByHand },
+  });
   await world.worker();
 });
 afterAll(async () => {

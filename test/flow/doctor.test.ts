@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { type DoctorReport, doctorFlow, failedChecks } from '../support/doctor-flow.ts';
 import { sweepReport } from '../support/recover-flow.ts';
+import { atOnce } from '../support/sweeps-by-hand.ts';
 import { built, createWorld, type World, type WorldOptions } from '../support/world.ts';
 import { inProcess, start } from '../unit/cli/run.ts';
 
@@ -16,7 +17,6 @@ afterAll(async () => embedded?.close());
 
 let count = 0;
 let world: World;
-const atOnce = { cron: '0 0 1 1 *', graceSeconds: 0 };
 const open = async (more: Partial<WorldOptions> = {}) => {
   const sweeps = Object.fromEntries(['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, atOnce]));
   const config = { installation: `doctor-${count++}`, sweeps };

@@ -4,6 +4,7 @@ import type { Cluster } from '../../src/kubernetes/port.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { resumeSteps } from '../support/resume-steps.ts';
 import { passOn } from '../support/sweep-context.ts';
+import { sweepsByHand } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let embedded: EmbeddedCluster;
@@ -11,9 +12,12 @@ let world: World;
 const idleSeconds = 3;
 beforeAll(async () => {
   embedded = await startCluster();
-  const atOnce = { cron: '0 0 1 1 *', graceSeconds: 0 };
-  const sweeps = Object.fromEntries(['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, atOnce]));
-  world = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24', config: { sweeps } });
+  world = await createWorld({
+    kubeconfig: embedded.kubeconfig,
+    namespace: 'default',
+    image: 'node:24',
+    config: { sweeps: sweepsByHand },
+  });
   await world.worker();
 });
 afterAll(async () => {

@@ -5,6 +5,7 @@ import { epochName, podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { flushAll, recoverFlow, sweepReport } from '../support/recover-flow.ts';
 import { broken, recoverMany } from '../support/recover-many.ts';
+import { sweepsByHand } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { inProcess } from '../unit/cli/run.ts';
 
@@ -14,15 +15,12 @@ beforeAll(async () => {
 });
 afterAll(async () => embedded?.close());
 
-const sweeps = Object.fromEntries(
-  ['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, { cron: '0 0 1 1 *', graceSeconds: 0 }]),
-);
 const open = (installation: string, more: object = {}) =>
   createWorld({
     kubeconfig: embedded.kubeconfig,
     namespace: 'default',
     image: 'node:24',
-    config: { installation, sweeps, ...more },
+    config: { installation, sweeps: sweepsByHand, ...more },
   });
 
 describe('C36: Redis flushed under live instances', () => {

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { builtSweeps } from '../../src/jobs/catalog.ts';
 import { podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { sweepReport } from '../support/recover-flow.ts';
 import { startRedisCluster, startSentinelSet } from '../support/redis-topology.ts';
+import { sweepsByHand } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let embedded: EmbeddedCluster;
@@ -20,14 +20,11 @@ afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
 });
 
-/** Only when asked: what a sweep finds must not be gone before the test looks. */
-const byHand = Object.fromEntries(builtSweeps.map((kind) => [kind, { cron: '0 0 1 1 *', graceSeconds: 0 }]));
-
 /** Two worker processes on that Redis. */
 async function open(redis: object): Promise<string> {
   const installation = `failover-${randomBytes(4).toString('hex')}`;
   const place = { kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24' };
-  world = await createWorld({ ...place, config: { installation, redis, sweeps: byHand } });
+  world = await createWorld({ ...place, config: { installation, redis, sweeps: sweepsByHand } });
   await Promise.all([world.workerProcess(), world.workerProcess()]);
   return installation;
 }

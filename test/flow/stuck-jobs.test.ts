@@ -6,14 +6,13 @@ import { podName } from '../../src/names.ts';
 import { withPlainQueue } from '../support/chaos/plain-queue.ts';
 import { standby, type Victim } from '../support/chaos/victim.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { atOnce } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let embedded: EmbeddedCluster;
 let world: World;
 let victim: Victim;
 let installation: string;
-/** Once a year: a scheduled pass at the start of the worker would be the first of the two sightings. */
-const atOnce = { cron: '0 0 1 1 *', graceSeconds: 0 };
 
 beforeAll(async () => {
   embedded = await startCluster();

@@ -4,13 +4,13 @@ import { startWorker, type WorkerHandle } from '../../src/main.ts';
 import { claimName, instanceHash } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { sweepReport } from '../support/recover-flow.ts';
+import { atOnce } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let embedded: EmbeddedCluster;
 let world: World;
 let worker: WorkerHandle;
 /** Once a year: a scheduled pass would count too. */
-const atOnce = { cron: '0 0 1 1 *', graceSeconds: 0 };
 const sweeps = {
   ...Object.fromEntries(['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, atOnce])),
   breaker: { minCandidates: 1, maxFraction: 0 },

@@ -11,6 +11,7 @@ import type { Cluster } from '../../src/kubernetes/port.ts';
 import { claimName, instanceHash, podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { passOn } from '../support/sweep-context.ts';
+import { sweepsByHand } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let dir: string;
@@ -18,9 +19,6 @@ let good: EmbeddedCluster;
 let bad: EmbeddedCluster;
 let world: World;
 const rules = (of: 'good' | 'bad', ...list: object[]) => writeFileSync(join(dir, `${of}.yaml`), JSON.stringify({ rules: list }));
-/** Once a year: a scheduled pass at the start of the worker would be the first of the two sightings. */
-const atOnce = { cron: '0 0 1 1 *', graceSeconds: 0 };
-const sweeps = Object.fromEntries(['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, atOnce]));
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'windlass-shared-'));
@@ -34,7 +32,7 @@ beforeAll(async () => {
     kubeconfig: good.kubeconfig,
     namespace: 'default',
     image: 'node:24',
-    config: { clusters, sweeps },
+    config: { clusters, sweeps: sweepsByHand },
   });
   for (let worker = 0; worker < 3; worker++) await world.worker();
 });

@@ -12,14 +12,13 @@ import type { Kind } from '../../src/kubernetes/port.ts';
 import { claimName, instanceHash, podName } from '../../src/names.ts';
 import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
 import { root } from '../support/root.ts';
+import { atOnce } from '../support/sweeps-by-hand.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let dir: string;
 let embedded: EmbeddedCluster;
 let world: World;
 const rules = (...list: object[]) => writeFileSync(join(dir, 'faults.yaml'), JSON.stringify({ rules: list }));
-/** Once a year: a scheduled pass at the start of the worker would be the first of the two sightings. */
-const atOnce = { cron: '0 0 1 1 *', graceSeconds: 0 };
 /** Of `expired`, the grace is how long before the end its user is told. */
 const sweepsNow = {
   orphans: atOnce,

@@ -1,4 +1,5 @@
 import type { InstanceEvent, InstanceRecord } from '../../src/inventory/types.ts';
+import { sweepsByHand } from './sweeps-by-hand.ts';
 import type { World } from './world.ts';
 
 /** Apps whose image is a shell, and one whose image nobody allowed. */
@@ -16,9 +17,7 @@ export const appsConfig = (image: string) => ({
   images: { allow: [image, 'node:*', '**/node:*'] },
   retention: { finishedSeconds: 2 },
   // Nothing else sweeps meanwhile, and a pass on demand judges at once.
-  sweeps: Object.fromEntries(
-    ['orphans', 'ghosts', 'expired', 'config-maps', 'stuck'].map((kind) => [kind, { cron: '0 0 1 1 *', graceSeconds: 0 }]),
-  ),
+  sweeps: sweepsByHand,
 });
 
 const staying = ['sh', '-c', 'trap "exit 0" TERM; while :; do sleep 0.2; done'];
