@@ -22,15 +22,22 @@ export async function main([name, ...args]) {
 async function check(_args, install) {
   await setup({ install });
   const [program, ...start] = npm();
-  const failed = [];
-  const steps = ['typecheck', 'lint', 'deadcode', 'test:unit'];
-  for (const step of steps) {
-    const code = await run(program, [...start, 'run', '--silent', step], { check: false, stdout: 1 });
-    process.stdout.write(`${step}: ${code === 0 ? 'passed' : 'FAILED'}\n`);
-    if (code !== 0) failed.push(step);
+  const script = (name) => () => run(program, [...start, 'run', '--silent', name], { check: false, stdout: 1 });
+  const { vitest } = await import('./vitest.mjs');
+  const steps = Object.entries({
+    typecheck: script('typecheck'),
+    lint: script('lint'),
+    deadcode: script('deadcode'),
+    'unit tests': () => vitest(['unit'], []),
+  });
+  let failed = 0;
+  for (const [name, step] of steps) {
+    const code = await step();
+    process.stdout.write(code === 0 ? `passed: ${name}\n` : `failed: ${name}\n`);
+    if (code !== 0) failed += 1;
   }
-  process.stdout.write(`${steps.length - failed.length} passed, ${failed.length} failed\n`);
-  return failed.length === 0 ? 0 : 1;
+  process.stdout.write(`${steps.length - failed} passed, ${failed} failed\n`);
+  return failed === 0 ? 0 : 1;
 }
 
 async function demo(args, install) {

@@ -62,6 +62,7 @@ function report({ passed, failed, skipped, broken, retried = [] }) {
   // What passed only at a second try is told: somebody has to look at it.
   for (const name of retried) process.stdout.write(`tried again: ${name}\n`);
   for (const { name, reason } of skipped) process.stdout.write(`skipped: ${name}: ${reason}\n`);
+  for (const name of failed) process.stdout.write(`failed: ${name}\n`);
   const failures = failed.length + broken;
   process.stdout.write(`${passed} passed, ${failures} failed${skipped.length > 0 ? `, ${skipped.length} skipped` : ''}\n`);
   return failures === 0 ? 0 : 1;
