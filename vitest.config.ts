@@ -10,6 +10,7 @@ const slowest = [
   'soak',
   'crash-share',
   'local-cluster-kubelet',
+  'stage-deadlines',
   'reconnect-interleavings',
   'flat-memory',
   'deliveries',

@@ -46,16 +46,22 @@ if (values.json) process.stdout.write(`${JSON.stringify({ schema: 'windlass/v1',
 else {
   const { p50, p99 } = summary.resumedMs;
   for (const { scenario, point, triedAgain } of results)
-    if (triedAgain !== undefined) process.stdout.write(`tried again: ${scenario}: killed ${point}: ${triedAgain}\n`);
+    if (triedAgain !== undefined) process.stdout.write(`tried again: ${scenario}: ${point}: ${firstLine(triedAgain)}\n`);
+  for (const { scenario, point, error } of results)
+    if (error !== undefined) process.stdout.write(`failed: ${scenario}: ${point}: ${firstLine(error)}\n`);
   process.stdout.write(`${kills.length} kills; SIGKILL to resumed: p50 ${p50} ms, p99 ${p99} ms; ${summary.seconds} s\n`);
   process.stdout.write(`${summary.passed} passed, ${summary.failed} failed\n`);
 }
 exit(summary.failed === 0 && kills.length > 0 ? 0 : 1);
 
 function lineOf({ scenario, point, outcome, error, resumedMs, durationMs, triedAgain }: KillResult): string {
-  const what = point === undisturbed ? 'met nothing new, and was killed at its end' : `killed ${point}`;
+  const what = point === undisturbed ? 'met nothing new, and was killed at its end' : point;
   const took = `${durationMs} ms${resumedMs === undefined ? '' : `, resumed after ${resumedMs} ms`}`;
   return `${outcome} ${scenario}: ${what} (${took})${[triedAgain, error].filter(Boolean).map((text) => `\n  ${text}`)}`;
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0] ?? '';
 }
 
 function countBy(of: readonly KillResult[]): Record<string, number> {

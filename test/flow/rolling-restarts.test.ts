@@ -46,7 +46,8 @@ it('C23 twenty rolling restarts under load lose nothing, double nothing and burn
   }
   for (const id of asked) {
     const record = await world.ready(id, 90);
-    expect(record).toMatchObject({ run: 1, attemptsLeft: 3, failure: null });
+    const told = (await inventory.events(id, 0, 200)).map((event) => JSON.stringify(event)).join('\n');
+    expect(record, told).toMatchObject({ run: 1, attemptsLeft: 3, failure: null });
     expect(record.crashes).toBeLessThanOrEqual(1);
   }
   expect((await world.leftovers()).length).toBe(asked.length);

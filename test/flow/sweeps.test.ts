@@ -43,11 +43,12 @@ async function leak(
   kind: Exclude<Kind, 'configmaps'>,
   instanceId: string = randomUUID(),
   installation = 'test',
+  generation = 100,
 ): Promise<string> {
   const hash = instanceHash(installation, instanceId);
   const identity = { installation, instanceId, hash, owner: 'ann', cluster: 'default', profile: 'node' };
   const name = kind === 'pods' ? podName(hash) : claimName(hash);
-  const marks = { nonce: 'f'.repeat(64), generation: 100, specHash: 'x' };
+  const marks = { nonce: 'f'.repeat(64), generation, specHash: 'x' };
   const metadata = {
     name,
     namespace: 'default',
@@ -333,6 +334,22 @@ describe('records', () => {
     });
     expect(await exists('persistentvolumeclaims', name)).toBe(false);
     expect((await world.operator.inventory.read('open create'))?.creates).toEqual({});
+  });
+
+  it('C25: a claim of a failed launch that binds when its rollback is long over is taken in the second pass', async () => {
+    const instanceId = 'bound late';
+    await world.operator.producer.launch({ version: 1, instanceId, profile: 'node', prepare: 'exit 1' });
+    const record = await world.until(instanceId, (current) => current?.state === 'failed');
+    const name = await leak('persistentvolumeclaims', instanceId, 'test', record?.generation);
+    const containers = [{ name: 'user', image: 'node:24', command: ['sleep', '600'] }];
+    const volumes = [{ name: 'claim', persistentVolumeClaim: { claimName: name } }];
+    const user = await world.cluster.create('pods', { metadata: { name: 'user' }, spec: { containers, volumes } } as never);
+    await expect.poll(async () => (await world.cluster.read('persistentvolumeclaims', name))?.status?.phase).toBe('Bound');
+    await world.cluster.remove('pods', 'user', { uid: user.metadata?.uid ?? '', graceSeconds: 0 });
+    rules(aDayLater);
+    expect(entryOf(await one('orphans'), name)).toMatchObject({ action: 'none' });
+    expect(entryOf(await one('orphans'), name)).toMatchObject({ action: 'deleted', rule: 'not_in_the_record' });
+    expect(await exists('persistentvolumeclaims', name)).toBe(false);
   });
 
   it('an object that stays Terminating is told, with what holds it', async () => {

@@ -79,12 +79,12 @@ async function follow(ground: Ground, { victim, death, ...about }: Following): P
   const { world, id, scenario, before } = about;
   const made = await ground.watchCreates(world.operator.inventory.hashOf(id));
   await victim.start();
-  await ('point' in death ? victim.at(death.point, 'kill') : victim.hunts(death));
+  await ('point' in death ? victim.at(death.point, scenario.act) : victim.hunts(death, scenario.act));
   await scenario.ask(world, id, before);
   const over = new AbortController();
   const exit = await Promise.race([victim.dead, idle(world, over.signal)]).finally(() => over.abort());
   await victim.end();
-  const point = await pointOf(victim, death, exit);
+  const point = await pointOf(victim, death, exit, scenario.act);
   const [died, leftPod] = [await world.operator.inventory.read(id), await livePod(world, id)];
   const resumed = resumption(world, id, died?.fence);
   let error: unknown;
@@ -97,7 +97,7 @@ async function follow(ground: Ground, { victim, death, ...about }: Following): P
   return {
     point,
     ...(error === undefined ? {} : { error: textOf(error) }),
-    ...(point === undefined || resumedMs === undefined ? {} : { resumedMs }),
+    ...(point === undefined || resumedMs === undefined || scenario.act !== 'kill' ? {} : { resumedMs }),
   };
 }
 
@@ -115,8 +115,15 @@ async function idle(world: World, signal: AbortSignal): Promise<undefined> {
 }
 
 /** Where it died by its own hand; undefined = it lived. `exit` is how it ended before it was ended. */
-async function pointOf(victim: Victim, death: Death, exit: unknown[] | undefined): Promise<string | undefined> {
-  if (exit !== undefined && exit[1] !== 'SIGKILL') throw new Error(`the worker ended by itself: ${exit}\n${victim.log()}`);
+async function pointOf(
+  victim: Victim,
+  death: Death,
+  exit: unknown[] | undefined,
+  act: Scenario['act'],
+): Promise<string | undefined> {
+  const [code, by] = exit ?? [];
+  if (exit !== undefined && (act === 'kill' ? by !== 'SIGKILL' : code !== 0))
+    throw new Error(`the worker ended by itself: ${exit}\n${victim.log()}`);
   if (!('point' in death)) return readFile(join(death.folder, `${victim.process.pid}.point`), 'utf8').catch(() => undefined);
   if (exit === undefined) throw new Error(`it never came to ${death.point}`);
   return death.point;

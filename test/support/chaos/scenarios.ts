@@ -1,5 +1,6 @@
 import { deepStrictEqual, equal, ok } from 'node:assert/strict';
 import type { InstanceRecord } from '../../../src/inventory/types.ts';
+import { launchAttempts } from '../../../src/jobs/catalog.ts';
 import { claimName, podName } from '../../../src/names.ts';
 import type { World } from '../world.ts';
 
@@ -12,6 +13,8 @@ export type Ending = 'ready' | 'failed' | 'suspended' | 'gone';
 /** One thing that a worker may be asked, and the only end that is right however often workers die over it. */
 export interface Scenario {
   readonly name: string;
+  /** SIGKILL, or a SIGTERM that it may obey in its own time. */
+  readonly act: 'kill' | 'term';
   /** The queues of the killed worker; sweeps of the schedule would mix their effects in. */
   readonly queues: string;
   /** A live worker does this; nothing has to be there when undefined. */
@@ -49,6 +52,7 @@ async function state(world: World, id: string, wanted: InstanceRecord['state']):
 
 const launch: Scenario = {
   name: 'launch',
+  act: 'kill',
   queues: jobs,
   async ask(world, id) {
     await world.operator.producer.launch(request(id));
@@ -59,6 +63,7 @@ const launch: Scenario = {
 
 const teardown: Scenario = {
   name: 'teardown',
+  act: 'kill',
   queues: jobs,
   prepare: ready,
   async ask(world, id) {
@@ -70,6 +75,7 @@ const teardown: Scenario = {
 
 const rollback: Scenario = {
   name: 'rollback',
+  act: 'kill',
   queues: jobs,
   async ask(world, id) {
     await world.operator.producer.launch({ ...request(id), prepare: 'exit 9' });
@@ -83,6 +89,7 @@ const rollback: Scenario = {
 
 const keep: Scenario = {
   name: 'keepWorkspace',
+  act: 'kill',
   queues: jobs,
   prepare: ready,
   async ask(world, id) {
@@ -95,6 +102,7 @@ const keep: Scenario = {
 
 const relaunch: Scenario = {
   name: 'relaunch on a kept workspace',
+  act: 'kill',
   queues: jobs,
   async prepare(world, id) {
     await ready(world, id);
@@ -111,6 +119,7 @@ const relaunch: Scenario = {
 
 const reconnect: Scenario = {
   name: 'reconnect of a lost Pod',
+  act: 'kill',
   queues: jobs,
   async prepare(world, id) {
     const { pod } = await ready(world, id);
@@ -131,6 +140,7 @@ const reconnect: Scenario = {
 /** A claim that landed after its instance was gone: of a generation that its tombstone covers, so one pass is enough. */
 const sweep: Scenario = {
   name: 'sweep',
+  act: 'kill',
   queues: 'sweep',
   async prepare(world, id) {
     const record = await ready(world, id);
@@ -158,8 +168,19 @@ const sweep: Scenario = {
   makes: { pods: 0, claims: 0 },
 };
 
+/** A drain is no failure, and what it interrupts is not tried again: it goes on, or it goes on being undone (C18, C23). */
+const stopped: readonly Scenario[] = [
+  {
+    ...launch,
+    name: 'launch, told to stop',
+    act: 'term',
+    check: (record) => equal(record?.attemptsLeft, launchAttempts, 'being told to stop burns no attempt'),
+  },
+  { ...rollback, name: 'rollback, told to stop', act: 'term' },
+];
+
 function sameClaim(record: Before, before: Before): void {
   equal(record?.workspace?.claimUid, before?.workspace?.claimUid, 'the claim that it had');
 }
 
-export const scenarios: readonly Scenario[] = [launch, teardown, rollback, keep, relaunch, reconnect, sweep];
+export const scenarios: readonly Scenario[] = [launch, teardown, rollback, keep, relaunch, reconnect, sweep, ...stopped];

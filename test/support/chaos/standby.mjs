@@ -1,6 +1,6 @@
 // Preloaded into a worker process: loads what a worker needs, then holds it back until the parent says start. After
 // `watch` it tells the parent every effect; after `at` ("after kube.create.pods#2") it tells that it is there and kills,
-// stops or blocks itself; after `hunt` it kills itself at the first effect that no victim of the same hunt died at.
+// stops or blocks itself; after `hunt` it does so, once, at the first effect that no victim of the same hunt did it at.
 import { subscribe } from 'node:diagnostics_channel';
 import { writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -16,12 +16,15 @@ process.channel.unref();
 
 function arm({ watch, at, act, hunt }) {
   const counts = {};
+  let acted = false;
   subscribe('windlass:effect', ({ phase, name }) => {
     const kind = `${phase} ${name}`;
     counts[kind] = (counts[kind] ?? 0) + 1;
     const point = `${kind}#${counts[kind]}`;
     if (watch) process.send({ point });
-    if (point === at || (hunt && isNew(hunt, point))) acts[act]();
+    if (point !== at && (acted || !hunt || !isNew(hunt, point))) return;
+    acted = true;
+    acts[act]();
   });
   process.send({ armed: true });
 }

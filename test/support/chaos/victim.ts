@@ -15,8 +15,8 @@ export interface Victim {
   start(): Promise<void>;
   /** At this effect it kills, stops or terminates itself, or blocks its event loop for six seconds. */
   at(point: string, act: 'kill' | 'stop' | 'block' | 'term'): Promise<void>;
-  /** It kills itself at the first effect that no other victim of this hunt died at. */
-  hunts(hunt: Hunt): Promise<void>;
+  /** It kills or terminates itself at the first effect that no other victim of this hunt did it at. */
+  hunts(hunt: Hunt, act: 'kill' | 'term'): Promise<void>;
   /** Resolves when it has been stopped or blocked. */
   halted(): Promise<void>;
   /** Calls back with each of its effects, `before redis.begin#1`. */
@@ -70,7 +70,7 @@ export async function standby(loaded: LoadedConfig, queues: string): Promise<Vic
       await taking;
     },
     at: (point, act) => send({ at: point, act }, 'armed'),
-    hunts: (hunt) => send({ hunt: { ...hunt, repeats: hunt.repeats.source }, act: 'kill' }, 'armed'),
+    hunts: (hunt, act) => send({ hunt: { ...hunt, repeats: hunt.repeats.source }, act }, 'armed'),
     async halted() {
       let blocked = false;
       child.once('message', () => {

@@ -42,16 +42,15 @@ describe('exec', () => {
       (socket) => socket.send(frame(3, JSON.stringify({ status: 'Failure', message: 'container not running' }))),
     ],
   ];
-  it.each(endings)('is exec_lost at once when the server %s', async (_name, end) => {
+  // Long before its own time is over: nothing but the end of the socket can end it within the time of a test.
+  it.each(endings)('is exec_lost when the server %s', async (_name, end) => {
     const cluster = await server.clusterOn({
       socket(socket) {
         socket.send(frame(1, 'half'));
         end(socket);
       },
     });
-    const started = performance.now();
-    await expect(run(cluster)).rejects.toMatchObject({ code: 'exec_lost', retriable: true });
-    expect(performance.now() - started).toBeLessThan(1000 + 1500);
+    await expect(run(cluster, { timeoutMs: 600_000 })).rejects.toMatchObject({ code: 'exec_lost', retriable: true });
   });
 
   it('has an end even when the server has none', async () => {

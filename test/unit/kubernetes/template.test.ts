@@ -46,10 +46,9 @@ describe('reading', () => {
       { length: 30 },
       (_, index) => `l${index + 1}: &l${index + 1} [*l${index}, *l${index}, *l${index}, *l${index}]`,
     );
-    const started = performance.now();
+    // Unfolded it would have 4^30 parts: neither time nor memory would do.
     const [issue] = issuesOf(['l0: &l0 [x, x]', ...levels].join('\n'));
     expect(issue?.message).toMatch(/alias/);
-    expect(performance.now() - started).toBeLessThan(2000);
   });
 
   it('names unknown fields and wrong types, all at once', () => {
