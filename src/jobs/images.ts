@@ -34,24 +34,23 @@ function imageProblems(image: string, policy: Config['images']): string[] {
   return problems;
 }
 
-/** `*` within a path segment, `**` across them. Linear in the text: two indices and one place to go back to, no regular expression. */
+/** `*` within a path segment, `**` across them. Linear in the text: all that the pattern may be at is tried at a time. */
 export function matches(pattern: string, text: string): boolean {
-  let p = 0;
-  let back: { readonly p: number; t: number; readonly across: boolean } | undefined;
-  for (let t = 0; t < text.length; ) {
-    if (pattern[p] === '*') {
-      const across = pattern[p + 1] === '*';
-      p += across ? 2 : 1;
-      back = { p, t, across };
-    } else if (p < pattern.length && pattern[p] === text[t]) {
-      p += 1;
-      t += 1;
-    } else if (back !== undefined && (back.across || text[back.t] !== '/')) {
-      back.t += 1;
-      p = back.p;
-      t = back.t;
-    } else return false;
+  const parts = pattern.match(/\*\*|./gsu) ?? [];
+  const isStar = (at: number) => parts[at] === '*' || parts[at] === '**';
+  let places = new Set<number>();
+  // A star may stand for nothing: whoever is at it is behind it, too.
+  const reach = (to: Set<number>, at: number) => {
+    for (let place = at; to.add(place) && isStar(place); ) place += 1;
+  };
+  reach(places, 0);
+  for (const char of text) {
+    const next = new Set<number>();
+    for (const at of places) {
+      if (parts[at] === '**' || (parts[at] === '*' && char !== '/')) reach(next, at);
+      else if (parts[at] === char) reach(next, at + 1);
+    }
+    places = next;
   }
-  while (pattern[p] === '*') p += 1;
-  return p === pattern.length;
+  return places.has(parts.length);
 }
