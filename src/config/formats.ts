@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { compareQuantity } from '../quantity.ts';
 
 /** RFC 1123 label: what Kubernetes takes for namespaces and containers. */
 export const dnsLabel = z
@@ -21,36 +22,17 @@ export const dnsSubdomain = z
 export const quantity = z
   .string()
   .regex(
-    /^\+?[0-9]+(\.[0-9]+)?([EPTGMk]i?|Ki|m|u|n|[eE][-+]?[0-9]+)?$/,
+    /^\+?[0-9]+(\.[0-9]+)?([EPTGM]i?|Ki|[kmun]|[eE][-+]?[0-9]{1,3})?$/,
     'must be a positive Kubernetes quantity such as 10Gi, 500m or 2',
   )
-  .refine((text) => Number.parseFloat(text) > 0, 'must be more than zero');
+  .max(64, 'must not be longer than 64 characters')
+  .refine((text) => !(Number.parseFloat(text) <= 0), 'must be more than zero');
+
+/** Both are quantities, and the first is the greater one. */
+export const exceeds = (one: unknown, other: unknown): boolean => {
+  const [a, b] = [quantity.safeParse(one), quantity.safeParse(other)];
+  return a.success && b.success && compareQuantity(a.data, b.data) > 0;
+};
 
 /** A path, relative to the configuration file. */
 export const relativePath = z.string().min(1, 'must not be empty');
-
-const quantityFactors: Readonly<Record<string, number>> = {
-  '': 1,
-  m: 1e-3,
-  u: 1e-6,
-  n: 1e-9,
-  k: 1e3,
-  M: 1e6,
-  G: 1e9,
-  T: 1e12,
-  P: 1e15,
-  E: 1e18,
-  Ki: 2 ** 10,
-  Mi: 2 ** 20,
-  Gi: 2 ** 30,
-  Ti: 2 ** 40,
-  Pi: 2 ** 50,
-  Ei: 2 ** 60,
-};
-
-/** A quantity as a number, for comparing two of them; undefined when it is none. */
-export function quantityValue(text: string): number | undefined {
-  const match = /^\+?([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)([EPTGM]i?|Ki|[kmun])?$/.exec(text);
-  if (!match) return undefined;
-  return Number(match[1]) * (quantityFactors[match[2] ?? ''] ?? Number.NaN);
-}

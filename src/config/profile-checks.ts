@@ -1,5 +1,5 @@
 import type { Issue } from '../errors.ts';
-import { quantityValue } from './formats.ts';
+import { exceeds } from './formats.ts';
 import { type Tree, tree } from './raw.ts';
 import { lifetimeSchema, limitsSchema } from './schema.ts';
 
@@ -71,13 +71,9 @@ function agentctlIssues(path: string, profile: Tree): Issue[] {
 
 function workspaceIssues(path: string, workspace: Tree, limits: Tree): Issue[] {
   const most = typeof limits.claimSize === 'string' ? limits.claimSize : limitDefaults.claimSize;
-  return ['size', 'sizeLimit'].flatMap((field) => {
-    const size = workspace[field];
-    const value = typeof size === 'string' ? quantityValue(size) : undefined;
-    const cap = quantityValue(most);
-    if (value === undefined || cap === undefined || value <= cap) return [];
-    return [{ path: `${path}.${field}`, message: `must be at most ${most} (limits.claimSize)` }];
-  });
+  return ['size', 'sizeLimit']
+    .filter((field) => exceeds(workspace[field], most))
+    .map((field) => ({ path: `${path}.${field}`, message: `must be at most ${most} (limits.claimSize)` }));
 }
 
 function lifetimeIssues(path: string, lifetime: Tree, workspace: Tree, limits: Tree): Issue[] {

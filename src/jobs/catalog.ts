@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { quantity } from '../config/formats.ts';
+import { exceeds, quantity } from '../config/formats.ts';
 import { idSchema } from './ids.ts';
 
 /** What can be asked (contract §4). The JSON Schemas of these are the contract for services in other languages. */
@@ -72,6 +72,12 @@ export const launchSchema = launchObject.superRefine((payload, context) => {
   for (const name of Object.keys(payload.secretEnv ?? {})) {
     if (payload.env?.[name] !== undefined)
       context.addIssue({ code: 'custom', path: ['secretEnv', name], message: 'is also given in env' });
+  }
+  const { requests = {}, limits = {} } = payload.resources ?? {};
+  for (const [name, least] of Object.entries(requests)) {
+    const limit = limits[name];
+    if (exceeds(least, limit))
+      context.addIssue({ code: 'custom', path: ['resources', 'requests', name], message: `must be at most the limit, ${limit}` });
   }
 });
 

@@ -6,6 +6,7 @@ import type {
   V1Pod,
   V1PodSpec,
   V1PodTemplate,
+  V1ResourceRequirements,
   V1Volume,
   V1VolumeMount,
 } from '@kubernetes/client-node';
@@ -15,6 +16,7 @@ import { digestVariable } from '../agent/upload.ts';
 import type { ProfileConfig } from '../config/schema.ts';
 import { WindlassError } from '../errors.ts';
 import { claimName, podName } from '../names.ts';
+import { minQuantity } from '../quantity.ts';
 import { type Identity, keys, ownedAnnotations, ownedLabels, specHash } from './ownership.ts';
 import { reservedPort, volumes } from './reserved.ts';
 
@@ -125,11 +127,7 @@ function composeSpec(input: ComposeInput, template: V1PodSpec): V1PodSpec {
 }
 
 function composeMain(input: ComposeInput, main: V1Container): V1Container {
-  const resources = {
-    ...main.resources,
-    ...merged('requests', main.resources?.requests, input.resources?.requests),
-    ...merged('limits', main.resources?.limits, input.resources?.limits),
-  };
+  const resources = composeResources(main.resources, input.resources);
   const env = [...(main.env ?? []), ...plainEnv(input.env, main.env), ...secretEnv(input.secretRefs)];
   const common: V1Container = {
     ...main,
@@ -150,13 +148,18 @@ function composeMain(input: ComposeInput, main: V1Container): V1Container {
   };
 }
 
-function merged(
-  key: 'requests' | 'limits',
-  base: Record<string, string> | undefined,
-  wanted: Readonly<Record<string, string>> | undefined,
-) {
-  if (wanted === undefined) return {};
-  return { [key]: { ...base, ...wanted } };
+/** The request's over the template's. What the template requests gives way to a lower limit of the request's. */
+function composeResources(own: V1ResourceRequirements = {}, wanted: ComposeInput['resources'] = {}): V1ResourceRequirements {
+  const least = Object.entries(own.requests ?? {}).map(([name, quantity]) => [
+    name,
+    minQuantity(quantity, wanted.limits?.[name] ?? quantity),
+  ]);
+  const requests = { ...Object.fromEntries(least), ...wanted.requests };
+  return {
+    ...own,
+    ...(own.requests || wanted.requests ? { requests } : {}),
+    ...(wanted.limits ? { limits: { ...own.limits, ...wanted.limits } } : {}),
+  };
 }
 
 function plainEnv(env: Readonly<Record<string, string>> = {}, own: readonly V1EnvVar[] = []): V1EnvVar[] {

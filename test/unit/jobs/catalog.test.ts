@@ -36,6 +36,16 @@ describe('a launch payload', () => {
     expect(refusal({ ...base, repository }).issues.map((issue) => issue.path)).toContain(path);
   });
 
+  it('requests at most its limits; what is no quantity is told beside it', () => {
+    const resources = {
+      requests: { cpu: '2', memory: '1Gi', storage: 'much' },
+      limits: { cpu: '1500m', memory: '1024Mi', storage: '1' },
+    };
+    const { issues } = refusal({ ...base, resources });
+    expect(issues.map(({ path }) => path).sort()).toEqual(['resources.requests.cpu', 'resources.requests.storage']);
+    expect(issues.find(({ path }) => path.endsWith('cpu'))?.message).toBe('must be at most the limit, 1500m');
+  });
+
   it('takes either a profile or an app', () => {
     expect(refusal({ version: 1 }).issues[0]?.path).toBe('profile');
     expect(refusal({ ...base, app: 'shell' }).issues[0]?.path).toBe('profile');

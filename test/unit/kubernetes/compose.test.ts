@@ -45,6 +45,11 @@ describe('composePod', () => {
     expect(composePod(input).spec?.containers.find(({ name }) => name === 'proxy')?.resources).toBeUndefined();
   });
 
+  it("lowers what the template requests to the request's limit, which the cluster would refuse otherwise", () => {
+    const input = composeInput({ resources: { limits: { cpu: '100m', memory: '64Mi' } } });
+    expect(main(input)?.resources).toEqual({ requests: { cpu: '100m' }, limits: { cpu: '100m', memory: '64Mi' } });
+  });
+
   it("turns granted secrets into references, in an order that does not depend on the request's", () => {
     const refs = { ZED: { secret: 'db', key: 'url' }, ALPHA: { secret: 'db', key: 'user' } };
     const env = main(composeInput({ secretRefs: refs }))?.env ?? [];
