@@ -1,8 +1,10 @@
 import type { V1Pod } from '@kubernetes/client-node';
+import { sleep } from '../clock.ts';
 import type { Config } from '../config/schema.ts';
 import { asWindlassError } from '../errors.ts';
 import type { Inventory } from '../inventory/port.ts';
 import type { Shelf } from '../inventory/shelf.ts';
+import type { InstanceRecord, State } from '../inventory/types.ts';
 import type { Log } from '../jobs/context.ts';
 import { checkEpoch } from '../jobs/epoch.ts';
 import { isUntouchedLoss } from '../jobs/loss.ts';
@@ -31,6 +33,8 @@ const atOnce = 16;
 const againMs = 250;
 const againMaxMs = 10_000;
 const page = 200;
+/** How soon a loss is acted on that no change of a Pod tells of: written by a sweep, or by a worker that died over it. */
+const overlookedMs = 10_000;
 
 /**
  * Finds lost Pods of ready instances: from the shared watch as it happens, and once at the start for what happened while
@@ -41,13 +45,57 @@ export function startLossWatch(options: LossOptions): LossWatch {
   const looks = createLooks(options, stop.signal);
   const stops = options.clusters.names().map((name) => watchCluster(options.clusters.get(name), looks.add));
   const scans = options.clusters.names().map((name) => scan(options, options.clusters.get(name), looks.add, stop.signal));
+  const overlooked = options.config.recovery.onLost === 'rebuild' ? findOverlooked(options, looks.add, stop.signal) : undefined;
   return {
     async stop() {
       stop.abort();
       for (const unsubscribe of stops) unsubscribe();
-      await Promise.all([...scans, looks.idle()]);
+      await Promise.all([...scans, overlooked, looks.idle()]);
     },
   };
+}
+
+/** Losses that are written down and that nobody acted on, again and again. */
+async function findOverlooked(options: LossOptions, add: Add, signal: AbortSignal): Promise<void> {
+  while (await pause(overlookedMs, signal)) {
+    try {
+      const found = new Map<string, string[]>();
+      for await (const record of listed(options.inventory, ['lost'], ['cluster', 'hash', 'state', 'stages']))
+        if (isUntouchedLoss(record)) found.set(record.cluster, [...(found.get(record.cluster) ?? []), record.hash]);
+      for (const name of options.clusters.names()) await addAll(options, name, found.get(name) ?? [], add, signal);
+    } catch (error) {
+      if (!signal.aborted)
+        options.log.warn({ code: asWindlassError(error).code, err: error }, 'losses that wait for a rebuild were not found out');
+    }
+  }
+}
+
+async function addAll(options: LossOptions, name: string, hashes: readonly string[], add: Add, signal: AbortSignal) {
+  if (hashes.length === 0) return;
+  const cluster = options.clusters.get(name);
+  if ((await checkEpoch(cluster, options.shelf, options.config.installation, signal)) !== 'ok') return;
+  for (const hash of hashes) add(cluster, hash);
+}
+
+/** False when it was ended by the signal. */
+const pause = (ms: number, signal: AbortSignal): Promise<boolean> =>
+  sleep(ms, signal).then(
+    () => true,
+    () => false,
+  );
+
+async function* listed<K extends keyof InstanceRecord>(
+  inventory: Inventory,
+  states: readonly State[],
+  fields: readonly K[],
+): AsyncGenerator<Pick<InstanceRecord, K>> {
+  let cursor: string | undefined;
+  do {
+    const asked = { states, limit: page, ...(cursor === undefined ? {} : { cursor }) };
+    const found = await inventory.listFields(fields, asked);
+    yield* found.items;
+    cursor = found.nextCursor ?? undefined;
+  } while (cursor !== undefined);
 }
 
 type Add = (cluster: Cluster, hash: string, tries?: number) => void;
@@ -86,16 +134,12 @@ async function scan(options: LossOptions, cluster: Cluster, add: Add, signal: Ab
     const verdict = await checkEpoch(cluster, shelf, config.installation, signal);
     if (verdict !== 'ok')
       return log.error({ cluster: cluster.name, verdict }, 'ready instances are not compared with this cluster');
-    let cursor: string | undefined;
     // A loss that was written and never acted on: its worker died in between.
     const states = config.recovery.onLost === 'rebuild' ? (['ready', 'lost'] as const) : (['ready'] as const);
-    do {
-      const asked = { states, limit: page, ...(cursor === undefined ? {} : { cursor }) };
-      const listed = await inventory.listFields(['cluster', 'hash', 'pod'], asked);
-      for (const record of listed.items)
-        if (record.cluster === cluster.name && differs(cluster, record.pod)) add(cluster, record.hash);
-      cursor = listed.nextCursor ?? undefined;
-    } while (cursor !== undefined && !signal.aborted);
+    for await (const record of listed(inventory, states, ['cluster', 'hash', 'pod'])) {
+      if (signal.aborted) return;
+      if (record.cluster === cluster.name && differs(cluster, record.pod)) add(cluster, record.hash);
+    }
   } catch (error) {
     if (!signal.aborted)
       log.warn(

@@ -7,6 +7,12 @@ export interface JobRef {
   readonly jobId: string;
 }
 
+/** A waiter that somebody took off its keys to promote it. */
+export interface Claim extends JobRef {
+  /** Redis ms, as Redis writes it: tells this claim from a later one of the same job. */
+  readonly claimedAt: string;
+}
+
 export interface PendingJob extends JobRef {
   readonly name: string;
   readonly data: Readonly<Record<string, unknown>>;
@@ -220,9 +226,9 @@ export interface Inventory {
   /** Registers a waiter without holding the lease (begin said wait). */
   registerWait(job: JobRef, keys: readonly string[]): Promise<WaitTicket>;
   /** Waiters that were claimed longer ago than `ageMs` and have neither begun nor waited again. */
-  staleClaims(ageMs: number): Promise<readonly JobRef[]>;
-  /** It was promoted, or is gone: its claim is forgotten. */
-  clearClaim(job: JobRef): Promise<void>;
+  staleClaims(ageMs: number): Promise<readonly Claim[]>;
+  /** It was promoted, or is gone: this claim is forgotten, and no later one of the same job. */
+  clearClaim(claim: Claim): Promise<void>;
   /** The current numbers of these wake keys. */
   wakeNumbers(keys: readonly string[]): Promise<Readonly<Record<string, number>>>;
   /** Takes up to `count` waiters off a key; each is given to one caller only. */

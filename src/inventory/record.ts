@@ -16,6 +16,7 @@ const kinds: Readonly<Record<keyof InstanceRecord, Kind>> = {
   generation: 'number',
   run: 'number',
   removeUpTo: 'number',
+  removeRun: 'number',
   removal: 'json',
   fence: 'text',
   request: 'json',
@@ -49,7 +50,7 @@ const kinds: Readonly<Record<keyof InstanceRecord, Kind>> = {
 };
 
 /** Written only by a recovery, or not by earlier versions; absent in other records. */
-const optional: readonly string[] = ['recovered', 'missing', 'version'] satisfies (keyof InstanceRecord)[];
+const optional: readonly string[] = ['recovered', 'missing', 'version', 'removeRun'] satisfies (keyof InstanceRecord)[];
 
 /** Only scripts decide on these: a `set` that names one would break what they guard. */
 const guarded = new Set<string>([
@@ -62,6 +63,7 @@ const guarded = new Set<string>([
   'generation',
   'run',
   'removeUpTo',
+  'removeRun',
   'removal',
   'fence',
   'request',

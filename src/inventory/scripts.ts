@@ -17,6 +17,7 @@ const names = [
   'finish-removal',
   'register-wait',
   'claim-waiters',
+  'clear-claim',
   'wake',
   'extend',
   'requeue',

@@ -104,6 +104,8 @@ export interface InstanceRecord {
   readonly run: number;
   /** Everything of generations <= this is to be removed; 0 = nothing. */
   readonly removeUpTo: number;
+  /** The run of that removal: a launch that waits behind it has taken over `run`. Absent = 1. */
+  readonly removeRun?: number;
   /** The teardown payload of that removal (cleanup, force, reason, keepWorkspace). */
   readonly removal: Readonly<Record<string, unknown>> | null;
   /** The latest fence issued, as a decimal string (may exceed 2^53). */

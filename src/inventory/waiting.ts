@@ -45,9 +45,10 @@ export function createWaiting(deps: {
   now: () => Promise<number>;
 }): Waiting {
   const { redis, run, keys, hub } = deps;
-  const olderThan = async (set: string, ageMs: number): Promise<string[]> => {
+  const olderThan = async (set: string, ageMs: number): Promise<[member: string, at: string][]> => {
     const until = (await deps.now()) - ageMs;
-    return asking(() => redis.zrangebyscore(set, '-inf', until, 'LIMIT', 0, batch));
+    const found = await asking(() => redis.zrangebyscore(set, '-inf', until, 'WITHSCORES', 'LIMIT', 0, batch));
+    return found.flatMap((member, at) => (at % 2 === 0 ? [[member, found[at + 1] ?? '']] : []));
   };
   return {
     async clearPending(jobId) {
@@ -55,7 +56,7 @@ export function createWaiting(deps: {
       await effect('redis.clear-pending', undefined, () => asking(() => entry.exec()));
     },
     async stalePending(ageMs) {
-      const ids = await olderThan(keys.pending, ageMs);
+      const ids = (await olderThan(keys.pending, ageMs)).map(([id]) => id);
       if (ids.length === 0) return [];
       const entries = await asking(() => redis.hmget(keys.pendingJobs, ...ids));
       return ids.flatMap((id, at) => (entries[at] ? [jobOf(id, JSON.parse(entries[at]))] : []));
@@ -65,10 +66,10 @@ export function createWaiting(deps: {
       return ticketOf(answer.numbers);
     },
     async staleClaims(ageMs) {
-      return (await olderThan(keys.claimed, ageMs)).map(jobRefOf);
+      return (await olderThan(keys.claimed, ageMs)).map(([member, claimedAt]) => ({ ...jobRefOf(member), claimedAt }));
     },
-    async clearClaim(job) {
-      await effect('redis.clear-claim', undefined, () => asking(() => redis.zrem(keys.claimed, memberOf(job))));
+    async clearClaim({ claimedAt, ...job }) {
+      await run('clear-claim', undefined, { member: memberOf(job), at: claimedAt });
     },
     async wakeNumbers(names) {
       if (names.length === 0) return {};

@@ -186,5 +186,12 @@ function ending(
     reason: state.rule.replaceAll('_', ' '),
     ...(keepWorkspace ? { keepWorkspace } : {}),
   };
-  return { state: 'removing', intent: keepWorkspace ? 'suspended' : 'absent', stages: [], removeUpTo: generation, removal };
+  return {
+    state: 'removing',
+    intent: keepWorkspace ? 'suspended' : 'absent',
+    stages: [],
+    removeUpTo: generation,
+    removeRun: 1,
+    removal,
+  };
 }

@@ -172,7 +172,12 @@ async function recoverInstance(context: RecoverContext, cluster: Cluster, identi
   if (lease === undefined) throw new WindlassError('lease_held', 'Somebody works on this instance right now.');
   try {
     const objects = await readObjects(context, cluster, identity);
-    if (objects.pod === undefined && objects.claim === undefined) return { outcome: 'skipped', rule: 'gone' };
+    const found = metadataOf(objects);
+    if (found.pods === undefined && found.persistentvolumeclaims === undefined) return { outcome: 'skipped', rule: 'gone' };
+    // Judged again on what is read under the lease: by now another recovery may have given the agent a new token, which a
+    // second one would take from its record, and what has the name may be somebody else's.
+    const reason = await reasonToSkip(context, cluster, identity, found);
+    if (reason !== undefined) return { outcome: 'skipped', rule: reason };
     const state = judgeLost(objects);
     if (dryRun) return { outcome: 'recovered', rule: state.rule, state: state.kind === 'ask' ? 'ready' : state.kind };
     return await putBack(context, cluster, identity, lease, objects, state);
@@ -180,6 +185,11 @@ async function recoverInstance(context: RecoverContext, cluster: Cluster, identi
     await lease.release();
   }
 }
+
+const metadataOf = ({ pod, claim }: LostObjects): Found => ({
+  ...(pod?.metadata === undefined ? {} : { pods: pod.metadata }),
+  ...(claim?.metadata === undefined ? {} : { persistentvolumeclaims: claim.metadata }),
+});
 
 async function readObjects({ config, signal }: RecoverContext, cluster: Cluster, identity: Identity): Promise<LostObjects> {
   const [pod, claim] = await Promise.all([

@@ -2,6 +2,7 @@ import { poll } from '../clock.ts';
 import { WindlassError } from '../errors.ts';
 import type { CreateRecord, InstanceRecord } from '../inventory/types.ts';
 import { adoptable } from '../kubernetes/ownership.ts';
+import type { Cluster } from '../kubernetes/port.ts';
 import { claimName, podName } from '../names.ts';
 import type { RemoveContext, RemoveOutcome } from './stage.ts';
 
@@ -18,6 +19,7 @@ export async function removeByUid(context: RemoveContext, kind: CreateRecord['ki
   const record = context.record();
   const intent = record.creates[kind];
   const name = derivedName(record, kind);
+  assertSameNamespace(record, context.cluster);
   const uid = recordedUid(record, kind) ?? intent?.uid;
   const target = uid ?? (intent ? await landed(context, intent) : undefined);
   if (target !== undefined) {
@@ -60,14 +62,25 @@ function recordedUid(record: InstanceRecord, kind: CreateRecord['kind']): string
 /** Deletes go to the derived name only; a record that says otherwise is broken and nothing is sent (I16). */
 export function derivedName(record: InstanceRecord, kind: CreateRecord['kind']): string {
   const derived = kind === 'pods' ? podName(record.hash) : claimName(record.hash);
-  const recorded = kind === 'pods' ? record.pod?.name : record.workspace?.created ? record.workspace.claimName : undefined;
-  if (recorded !== undefined && recorded !== derived) {
+  const made = kind === 'pods' ? record.pod?.name : record.workspace?.created ? record.workspace.claimName : undefined;
+  const strange = [made, record.creates[kind]?.name].find((name) => name !== undefined && name !== derived);
+  if (strange !== undefined) {
     throw new WindlassError(
       'invariant_broken',
-      `The record names ${recorded} where only ${derived} can be ours. Nothing was deleted.`,
+      `The record names ${strange} where only ${derived} can be ours. Nothing was deleted.`,
     );
   }
   return derived;
+}
+
+/** In any namespace but the recorded one nothing would be found, and what is there would count as gone (I16). */
+export function assertSameNamespace(record: InstanceRecord, cluster: Pick<Cluster, 'namespace'>): void {
+  const made = record.pod !== null || record.workspace?.created || Object.values(record.creates).some(({ sentAt }) => sentAt > 0);
+  if (!made || record.namespace === '' || record.namespace === cluster.namespace) return;
+  throw new WindlassError(
+    'invariant_broken',
+    `The record is of namespace ${record.namespace}, but the cluster is configured for ${cluster.namespace}. Nothing was deleted.`,
+  );
 }
 
 function without(record: InstanceRecord, kind: CreateRecord['kind']): InstanceRecord['creates'] {

@@ -7,7 +7,7 @@ import { backoffMs, type JobReference, teardownSchema } from './catalog.ts';
 import { cleanUpInside } from './cleanup-script.ts';
 import { instanceKey, type JobContext } from './context.ts';
 import type { Exit } from './exit.ts';
-import { derivedName } from './remove.ts';
+import { assertSameNamespace, derivedName } from './remove.ts';
 import { removeStages } from './remove-stages.ts';
 import { waitForBegin } from './waiting.ts';
 
@@ -64,18 +64,9 @@ const hasClaim = (record: InstanceRecord) => record.workspace !== null && record
 /** All targets are looked at before the first is deleted: a record that points at something else deletes nothing (I13, I16). */
 async function verifyTargets(job: HeldJob): Promise<void> {
   const record = job.record();
-  if (record.pod !== null) derivedName(record, 'pods');
-  if (record.workspace?.created) derivedName(record, 'persistentvolumeclaims');
-  if (
-    record.namespace !== '' &&
-    record.namespace !== job.cluster.namespace &&
-    (record.pod !== null || record.workspace?.created)
-  ) {
-    throw new WindlassError(
-      'invariant_broken',
-      `The record is of namespace ${record.namespace}, but the cluster is configured for ${job.cluster.namespace}. Nothing was deleted.`,
-    );
-  }
+  derivedName(record, 'pods');
+  derivedName(record, 'persistentvolumeclaims');
+  assertSameNamespace(record, job.cluster);
 }
 
 /**

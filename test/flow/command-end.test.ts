@@ -49,3 +49,14 @@ it('the end of a command is told once, with its exit code; one that runs is not 
   }
   expect(await steps.events('ends', 'command.exited')).toHaveLength(1);
 });
+
+it('a reconnect after the end of its command takes nothing off the lifetime of an instance, and tells no end', async () => {
+  const steps = resumeSteps(world);
+  await steps.launch('goes on', { command: ['true'], lifetime: { maxSeconds: 86_400 } });
+  await ended('goes on');
+  await sweepReport(world, 'expired');
+  const before = await world.operator.inventory.read('goes on');
+  expect(before?.exitCode).toBe(0);
+  expect((await steps.reconnected('goes on')).expiresAt).toBe(before?.expiresAt);
+  expect(await steps.events('goes on', 'command.exited')).toHaveLength(1);
+});

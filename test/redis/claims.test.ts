@@ -78,10 +78,26 @@ describe('a waiter whose worker died over waking it', () => {
   it('is no claim any more once it waits again, or its job is gone', async () => {
     await world.inventory.registerWait(job, ['global']);
     await world.inventory.claimWaiters('global', 1);
-    expect(await claims()).toEqual([job]);
+    expect(await claims()).toMatchObject([job]);
     await world.inventory.registerWait(job, ['owner:ann']);
     expect(await claims()).toEqual([]);
     await world.inventory.claimWaiters('owner:ann', 1);
     await whileAnotherLives(() => expect.poll(claims, soon).toEqual([]));
+  });
+
+  it('and whose claim another one clears late keeps the claim that was made since: its own may die over it', async () => {
+    const claim = async () => {
+      await world.inventory.registerWait(job, ['global']);
+      await world.inventory.claimWaiters('global', 1);
+      return (await claims())[0];
+    };
+    const first = await claim();
+    // Woken by the first, it began, waited again and was claimed by a third before the second cleared what it had seen.
+    await expect.poll(async () => (await claim())?.claimedAt).not.toBe(first?.claimedAt);
+    await world.inventory.clearClaim({ ...job, claimedAt: first?.claimedAt ?? '' });
+    const [left] = await claims();
+    expect(left).toMatchObject(job);
+    await world.inventory.clearClaim({ ...job, claimedAt: left?.claimedAt ?? '' });
+    expect(await claims()).toEqual([]);
   });
 });

@@ -56,7 +56,7 @@ local QUEUED = { requested = true, launching = true }
 
 -- The fields that scripts decide on. Those with '_' are bookkeeping that no reader sees.
 local BOOK = {
-  'schema', 'instanceId', 'owner', 'state', 'before', 'intent', 'generation', 'run', 'removeUpTo', 'fence', 'cluster',
+  'schema', 'instanceId', 'owner', 'state', 'before', 'intent', 'generation', 'run', 'removeUpTo', 'removeRun', 'fence', 'cluster',
   'createdAt', 'expiresAt', 'attemptsLeft', 'readyAt', 'version', '_requestHash', '_begun', '_settled', '_next',
 }
 local function load(hash)

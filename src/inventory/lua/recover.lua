@@ -54,8 +54,7 @@ return once(function()
   for name, text in pairs(A.secrets) do redis.call('HSET', key('secrets', hash), name, text) end
   append(hash, now.generation, A.events)
   if A.remove == '1' then
-    local job = { instanceId = now.instanceId, generation = now.removeUpTo, run = now.intent == 'present' and '1' or now.run }
-    addPending('teardown', hash, job, 1)
+    addPending('teardown', hash, { instanceId = now.instanceId, generation = now.removeUpTo, run = now.removeRun }, 1)
   end
   bump('inst:' .. hash)
   return { kind = 'recovered' }

@@ -36,11 +36,12 @@ local function decide()
   if r.intent == 'absent' or r.intent == A.intent then
     if r.state ~= 'cleanup_pending' then return answer('deduplicated', r) end
     -- Its job gave up; a new run is a new job id, which the queue does not know as finished.
-    return answer('accepted', change(hash, r, { run = int(tonumber(r.run) + 1) }))
+    local run = int(tonumber(r.run) + 1)
+    return answer('accepted', change(hash, r, { run = run, removeRun = run }))
   end
   takeOutLaunch(r)
   local changes = { intent = A.intent, generation = generationAfter(r.generation), run = '1', removal = A.removal, _next = '' }
-  changes.removeUpTo = changes.generation
+  changes.removeUpTo, changes.removeRun = changes.generation, changes.run
   if nothingToKeep(r) then changes.intent, changes.removal = 'absent', nil end
   local generation = changes.generation
   local after = change(hash, r, changes)

@@ -29,9 +29,9 @@ export const ready: Stage = {
   },
 };
 
-/** An app may be through by now: it is ready and finished in one write. Its end is told once. */
+/** An app may be through by now: it is ready and finished in one write. Its end is told once. Beside an agent a command ends, not the instance. */
 function endOf(context: StageContext, record: InstanceRecord, expiresAt: number) {
-  if (record.exitCode === null) return { set: { expiresAt }, events: [] };
+  if (record.exitCode === null || record.agent !== null) return { set: { expiresAt }, events: [] };
   const { finishedSeconds } = context.config.retention;
   const finish = { exitCode: record.exitCode, reason: '' };
   const { set, events = [] } = finishWrite({ expiresAt }, finish, { now: context.now(), finishedSeconds });

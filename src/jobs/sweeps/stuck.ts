@@ -3,6 +3,7 @@ import type { JobRef, Lease } from '../../inventory/port.ts';
 import type { CreateRecord, InstanceRecord } from '../../inventory/types.ts';
 import { adoptable } from '../../kubernetes/ownership.ts';
 import type { JobState, SweepEntry } from '../context.ts';
+import { assertSameNamespace, derivedName } from '../remove.ts';
 import { hashOf, type OwnedKind, ownedKinds, ownedPages } from './owned.ts';
 import { ageSeconds, type Found, type Pass, type SweepPlan, underLease } from './pass.ts';
 import { aboutRecord, recordPages } from './records.ts';
@@ -58,6 +59,7 @@ const judged = [
   'generation',
   'run',
   'removeUpTo',
+  'removeRun',
   'creates',
   'failure',
   'pod',
@@ -93,10 +95,10 @@ async function judge(
 
 /** The queue entry that should be at work on a half-way record. */
 export function jobOf(record: Judged): JobRef {
-  const { hash, generation, run, removeUpTo } = record;
+  const { hash, generation, run, removeUpTo, removeRun = 1 } = record;
   if (removeUpTo === 0 && record.intent === 'present') return { queue: 'launch', jobId: `launch-${hash}-${generation}-${run}` };
   // A newer launch that waits has taken over the record's generation and run.
-  const [of, at] = record.intent === 'present' ? [removeUpTo, 1] : [generation, run];
+  const [of, at] = record.intent === 'present' ? [removeUpTo, removeRun] : [generation, run];
   return { queue: 'teardown', jobId: `teardown-${hash}-${of}-${at}` };
 }
 
@@ -117,10 +119,11 @@ function act(pass: Pass, seen: Judged, entry: SweepEntry): Promise<SweepEntry> {
 /** What a send of long ago left behind is removed by UID; then the intents are closed (I5). */
 async function settleCreates(pass: Pass, lease: Lease, record: InstanceRecord, entry: SweepEntry): Promise<SweepEntry> {
   const removed: string[] = [];
-  for (const intent of openCreates(record)) {
-    const ours = async (meta: V1ObjectMeta) => adoptable(meta, { nonce: intent.nonce }) !== 'foreign';
-    if ((await removeAsJudged(pass, lease, intent.kind, { name: intent.name, mayGo: ours })) !== 'deleted') continue;
-    removed.push(`${intent.kind}/${intent.name}`);
+  assertSameNamespace(record, pass.cluster);
+  const targets = openCreates(record).map(({ kind, nonce }) => ({ kind, nonce, name: derivedName(record, kind) }));
+  for (const { kind, nonce, name } of targets) {
+    const ours = async (meta: V1ObjectMeta) => adoptable(meta, { nonce }) !== 'foreign';
+    if ((await removeAsJudged(pass, lease, kind, { name, mayGo: ours })) === 'deleted') removed.push(`${kind}/${name}`);
   }
   const creates = Object.fromEntries(Object.entries(record.creates).filter(([, intent]) => !intent.open));
   await pass.inventory.write(lease, { set: { creates } });

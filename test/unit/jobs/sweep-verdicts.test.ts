@@ -201,6 +201,11 @@ describe('the verdict on a half-way record', () => {
   it.each<[string, Partial<InstanceRecord>, string]>([
     ['a launch', {}, 'launch'],
     ['a removal', { intent: 'absent', removeUpTo: 100, generation: 100, run: 3 }, `teardown-${'a'.repeat(20)}-100-3`],
+    [
+      'a removal of another run that a newer launch waits for',
+      { removeUpTo: 90, removeRun: 2, generation: 100 },
+      `teardown-${'a'.repeat(20)}-90-2`,
+    ],
     ['a removal that a newer launch waits for', { removeUpTo: 90, generation: 100 }, `teardown-${'a'.repeat(20)}-90-1`],
   ])('%s has a job of a known name', (_name, fields, id) => {
     expect(jobOf(record(fields)).jobId.startsWith(id)).toBe(true);

@@ -23,7 +23,15 @@ it('a checkpoint that Redis refuses while the lease is being released ends the a
     },
   };
   const workspace = { mode: 'managed_pvc', created: true, claimName: claimName('h'), claimUid: 'u' };
-  const record = { hash: 'h', removal: { version: 1, instanceId: 'a' }, namespace: 'n', pod: null, workspace, updatedAt: 0 };
+  const record = {
+    hash: 'h',
+    removal: { version: 1, instanceId: 'a' },
+    namespace: 'n',
+    pod: null,
+    workspace,
+    creates: {},
+    updatedAt: 0,
+  };
   const unreachable = () => Promise.reject(new WindlassError('cluster_unreachable'));
   const context = {
     job: { queue: 'teardown', jobId: 'j' },
