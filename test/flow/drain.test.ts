@@ -2,21 +2,28 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { withPlainQueue } from '../support/chaos/plain-queue.ts';
 import { standby, type Victim } from '../support/chaos/victim.ts';
-import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { type FaultyCluster, startFaultyCluster } from '../support/fault-plan.ts';
 import { createWorld, type World } from '../support/world.ts';
 
-let embedded: EmbeddedCluster;
+let embedded: FaultyCluster;
 let world: World;
 let victim: Victim;
 const graceSeconds = 10;
 
 beforeAll(async () => {
-  embedded = await startCluster();
+  embedded = await startFaultyCluster();
 });
 afterAll(async () => embedded?.close());
 beforeEach(async () => {
   const installation = `drain-${randomBytes(4).toString('hex')}`;
-  const config = { installation, worker: { drainSeconds: graceSeconds } };
+  // A call may take longer than any test: only a drain that does not wait for it ends before it does.
+  const cluster = {
+    authMode: 'kubeconfig',
+    kubeconfigPath: embedded.kubeconfig,
+    namespace: 'default',
+    requestTimeoutSeconds: 300,
+  };
+  const config = { installation, worker: { drainSeconds: graceSeconds }, clusters: { default: cluster } };
   world = await createWorld({ kubeconfig: embedded.kubeconfig, namespace: 'default', image: 'node:24', config });
   victim = await standby(world.loaded, 'launch,teardown');
   await victim.start();
@@ -58,6 +65,70 @@ describe('a worker told to stop', () => {
       await world.gone('drained');
       expect(await world.leftovers()).toEqual([]);
     },
+  );
+
+  it.each([
+    { backlog: 'waited already', concurrency: '1', early: 3, late: 0 },
+    { backlog: 'comes while it hands its job back, with slots to spare', concurrency: '4', early: 0, late: 3 },
+  ])(
+    'C23 takes none of the jobs of a backlog that $backlog',
+    async ({ concurrency, early, late }) => {
+      await victim.end();
+      victim = await standby(world.loaded, 'launch', { WINDLASS__WORKER__CONCURRENCY: concurrency });
+      await victim.start();
+      await victim.at('before kube.create.pods#1', 'term');
+      const { producer, inventory } = world.operator;
+      const asked = new Map<string, string>();
+      const ask = async (count: number) => {
+        for (let left = count; left > 0; left--) {
+          const id = `untouched ${asked.size}`;
+          asked.set(id, (await producer.launch(request(id))).jobId);
+        }
+      };
+      // Creates are not aborted: for so long it has a job to wait for, and could take others.
+      const slow = { verb: 'create', resource: 'pods', fault: { delayMs: 3000 } };
+      await embedded.withFaults([slow], async () => {
+        const { jobId } = await producer.launch(request('under way'));
+        await ask(early);
+        await victim.says('Draining.');
+        await ask(late);
+        expect(await exitCode()).toBe(0);
+        await withPlainQueue(world, 'launch', async (queue) => {
+          const startsOf = async (id: string) => (await queue.getJob(id))?.attemptsStarted;
+          expect(await startsOf(jobId)).toBe(1);
+          for (const job of asked.values())
+            expect([await queue.getJobState(job), await startsOf(job)]).toEqual(['prioritized', 0]);
+        });
+        for (const id of asked.keys()) expect(await inventory.read(id)).toMatchObject({ state: 'requested', fence: '0' });
+      });
+      await world.worker();
+      for (const id of ['under way', ...asked.keys()]) expect(await world.ready(id)).toMatchObject({ run: 1, attemptsLeft: 3 });
+    },
+    120_000,
+  );
+
+  it.each([
+    { call: 'create of the Pod', rule: { verb: 'create', resource: 'pods' }, point: 'before kube.create.pods#1' },
+    { call: 'exec', rule: { resource: 'pods', subresource: 'exec' }, point: 'before kube.exec#1' },
+  ])(
+    'C23 exits 0 while the $call never answers, and another worker goes on with the same request',
+    async ({ rule, point }) => {
+      await embedded.withFaults([{ ...rule, fault: { delayMs: 600_000 } }], async () => {
+        await victim.at(point, 'term');
+        await world.operator.producer.launch(request('hanging'));
+        expect(await exitCode()).toBe(0);
+        expect(victim.log()).toContain('worker stopped');
+      });
+      const left = await world.operator.inventory.read('hanging');
+      expect(left).toMatchObject({ state: 'launching', attemptsLeft: 3, failure: null });
+      await world.worker();
+      const record = await world.ready('hanging');
+      expect(record).toMatchObject({ run: 1, attemptsLeft: 3, failure: null });
+      expect(record.workspace?.claimUid).toBe(left?.workspace?.claimUid);
+      expect((await world.leftovers()).length).toBe(2);
+      expect((await world.exec('hanging', ['echo', 'alive'])).stdout).toBe('alive\n');
+    },
+    120_000,
   );
 
   it('C93 leaves running instances alone, and its successor knows them', async () => {

@@ -1,3 +1,4 @@
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { podName } from '../../src/names.ts';
 import { withPlainQueue } from '../support/chaos/plain-queue.ts';
@@ -152,5 +153,45 @@ describe('a job that another service put into the queue, without generation', ()
       await (await queue.getJob('newer'))?.remove();
     });
     await assertGone('minor');
+  });
+});
+
+describe('a job that comes when the tombstone of its instance is gone', () => {
+  /** As when retention.tombstoneSeconds are over. */
+  async function forgetTombstone(id: string) {
+    const { inventory } = world.operator;
+    expect(await inventory.tombstone(id)).toBeDefined();
+    const redis = new Redis(world.redis.url);
+    expect(await redis.pexpire(`{windlass:test:inventory}:tombstone:${inventory.hashOf(id)}`, 1)).toBe(1);
+    redis.disconnect();
+    await expect.poll(() => inventory.tombstone(id)).toBeUndefined();
+  }
+  async function deliver(name: 'launch' | 'teardown', data: object, jobId: string) {
+    return withPlainQueue(world, name, async (queue) => {
+      await queue.add(name, data, { jobId });
+      await expect.poll(() => queue.getJobState(jobId), { timeout: 30_000 }).toMatch(/completed|failed/);
+      return [await queue.getJobState(jobId), (await queue.getJob(jobId))?.returnvalue];
+    });
+  }
+
+  it('I10 I11 an old launch makes nothing, an old teardown takes nothing of a newer launch, and what names no generation is a launch of its own', async () => {
+    const id = 'forgotten';
+    const old = await world.operator.producer.launch(request(id));
+    await world.ready(id);
+    const removal = await world.operator.producer.teardown({ version: 1, instanceId: id });
+    await world.gone(id);
+    await forgetTombstone(id);
+    const lateLaunch = { version: 1, instanceId: id, generation: old.generation, run: 1 };
+    expect(await deliver('launch', lateLaunch, 'late launch')).toEqual(['completed', { state: 'superseded' }]);
+    expect([await world.operator.inventory.read(id), await world.leftovers()]).toEqual([undefined, []]);
+
+    await withPlainQueue(world, 'launch', (queue) => queue.add('anything', request(id), { jobId: 'raw, without generation' }));
+    const fresh = await assertReadyOnce(id);
+    expect(fresh.generation).toBeGreaterThan(removal.generation);
+    const lateRemoval = { version: 1, instanceId: id, generation: removal.generation, run: 1 };
+    expect((await deliver('teardown', lateRemoval, 'late teardown'))[0]).toBe('completed');
+    expect(await deliver('launch', lateLaunch, 'later launch')).toEqual(['completed', { state: 'superseded' }]);
+    expect(await assertReadyOnce(id)).toMatchObject({ generation: fresh.generation, fence: fresh.fence, pod: fresh.pod });
+    await assertGone(id);
   });
 });

@@ -2,23 +2,24 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { poll } from '../../src/clock.ts';
 import { podName } from '../../src/names.ts';
 import { withPlainQueue } from '../support/chaos/plain-queue.ts';
 import { standby, type Victim } from '../support/chaos/victim.ts';
-import { type EmbeddedCluster, startCluster } from '../support/cluster.ts';
+import { type FaultyCluster, startFaultyCluster } from '../support/fault-plan.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 let dir: string;
-let embedded: EmbeddedCluster;
+let embedded: FaultyCluster;
 let world: World;
 let victim: Victim;
 let earlier: number;
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'windlass-audit-'));
-  embedded = await startCluster({ auditLog: join(dir, 'audit.log') });
+  embedded = await startFaultyCluster({ auditLog: join(dir, 'audit.log') });
 });
 afterAll(async () => {
   await embedded?.close();
@@ -91,6 +92,39 @@ describe('two workers that both believe to hold an instance', () => {
       await refused;
       await assertOne('held twice');
       expect(await requests('exec')).toBe(1);
+    },
+    120_000,
+  );
+
+  it.each(['deleted', 'taken by another token'] as const)(
+    'C04 one whose job lock alone is %s while its lease holds: the second gets the job, waits, and nothing is done twice',
+    async (theft) => {
+      await victim.end();
+      const env = { WINDLASS__WORKER__CONCURRENCY: '1' };
+      victim = await standby(world.loaded, 'launch', env);
+      const second = await standby(world.loaded, 'launch', env);
+      try {
+        await victim.start();
+        // A create is not aborted with its job: the first is in the middle of it for as long as the second looks on.
+        const slow = { verb: 'create', resource: 'pods', nth: 1, fault: { delayMs: 15_000 } };
+        await embedded.withFaults([slow], async () => {
+          const { generation } = await world.operator.producer.launch(request('stolen'));
+          const first = await world.until('stolen', (record) => record?.creates.pods?.open === true);
+          await second.start();
+          const lock = `{windlass:${world.loaded.config.installation}:launch}:launch:launch-${first?.hash}-${generation}-1:lock`;
+          const redis = new Redis(world.redis.url);
+          expect(theft === 'deleted' ? await redis.del(lock) : await redis.set(lock, 'thief', 'PX', 4000, 'XX')).toBeTruthy();
+          redis.disconnect();
+          await second.says('"reason":"lease_held"');
+          expect(await world.operator.inventory.read('stolen')).toMatchObject({ fence: first?.fence, pod: null });
+          expect(await requests('create')).toBe(0);
+          await assertOne('stolen');
+        });
+        expect(await requests('exec')).toBe(1);
+        expect(await world.ready('stolen')).toMatchObject({ run: 1, attemptsLeft: 3, failure: null });
+      } finally {
+        await second.end();
+      }
     },
     120_000,
   );

@@ -83,15 +83,22 @@ describe('a lease', () => {
     expect(answer).toMatchObject({ kind: 'ok', record: { snapshot: 'old', version: version + 1 } });
   });
 
-  test('of another worker is not freed by a late release (C05)', async () => {
-    const { inventory, raw } = world;
+  test('of another worker is not freed by a late release, which is told once (C05)', async () => {
+    const { raw } = world;
+    const warnings: [object, string][] = [];
+    const log = { debug: () => {}, warn: (fields: object, text: string) => void warnings.push([fields, text]) };
+    const inventory = await world.open({ log });
     const other = await world.open({ holder: 'worker-2' });
     const accepted = await intend(inventory, 'a');
     const old = await begin(inventory, 'a', accepted);
     await raw.del(leaseKey('a'));
     const taken = await begin(other, 'a', accepted);
     await old.lease.release();
-    expect(await other.leaseHolder(inventory.hashOf('a'))).toMatchObject({ holder: 'worker-2' });
+    await old.lease.release();
+    const instance = inventory.hashOf('a');
+    expect(warnings).toEqual([[{ instance }, 'release refused: another worker has the lease']]);
+    expect(await other.leaseHolder(instance)).toMatchObject({ holder: 'worker-2' });
+    expect(await raw.hget(leaseKey('a'), 'fence')).toBe(taken.lease.fence);
     await other.write(taken.lease, { set: { restartCount: 1 } });
     expect((await other.read('a'))?.crashes).toBe(2);
   });

@@ -10,12 +10,12 @@ export interface FaultyCluster extends EmbeddedCluster {
   withFaults<T>(rules: readonly object[], during: () => Promise<T>): Promise<T>;
 }
 
-export async function startFaultyCluster(): Promise<FaultyCluster> {
+export async function startFaultyCluster(options: { readonly auditLog?: string } = {}): Promise<FaultyCluster> {
   const dir = await mkdtemp(join(tmpdir(), 'windlass-fault-plan-'));
   const faults = join(dir, 'faults.yaml');
   const write = (rules: readonly object[]) => writeFile(faults, stringify({ rules }));
   await write([]);
-  const cluster = await startCluster({ faults });
+  const cluster = await startCluster({ ...options, faults });
   return {
     ...cluster,
     async withFaults(rules, during) {

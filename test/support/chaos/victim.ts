@@ -42,12 +42,12 @@ export interface Hunt {
 }
 
 /** Loading takes most of a worker's start: the next victim is made ready while the present one works. */
-export async function standby(loaded: LoadedConfig, queues: string): Promise<Victim> {
+export async function standby(loaded: LoadedConfig, queues: string, env: Record<string, string> = {}): Promise<Victim> {
   await built();
   const args = ['--import', join(import.meta.dirname, 'standby.mjs'), join(root, 'dist/cli/main.js')];
   const child = spawn(process.execPath, [...args, 'worker', '--config', loaded.file, '--queues', queues], {
     cwd: root,
-    env: { ...process.env, WINDLASS__LOG__LEVEL: 'info' },
+    env: { ...process.env, WINDLASS__LOG__LEVEL: 'info', ...env },
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });
   endWithUs(child);
