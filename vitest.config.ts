@@ -19,6 +19,8 @@ const slowest = [
   'demo',
   'order',
   'drain',
+  'crowd-kills',
+  'crowd-restarts',
   'reconnect',
   'reconnect-failures',
   'cli',
