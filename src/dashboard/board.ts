@@ -59,10 +59,14 @@ export function mountBoard(
         miscLinks: [{ text: 'Instances', url: path.replace(/\/queues$/, '/') }],
       },
       handlerHooks: {
-        after: (context, result) => ({
-          ...result,
-          body: reshape(result.body, readOnly(context.request.headers ?? {})) as typeof result.body,
-        }),
+        after: async (context, result) => {
+          const body = reshape(result.body, readOnly(context.request.headers ?? {})) as typeof result.body;
+          if (result.status !== 409) return { ...result, body };
+          return {
+            ...result,
+            body: { ...(body as object), ...(await insteadOfRemoval(queues, path, context.request.params)) } as typeof body,
+          };
+        },
       },
     },
   });
@@ -73,6 +77,17 @@ export function mountBoard(
       ? payload.replace(/<link[^>]*fonts\.googleapis\.com[^>]*>/g, '')
       : payload,
   );
+}
+
+/** A job that a worker has is not removed from under it: what ends its instance is a teardown, asked for where it is shown (C17). */
+async function insteadOfRemoval(queues: readonly Queue[], path: string, params: Record<string, unknown>): Promise<object> {
+  const job = await queues.find(({ name }) => name === params.queueName)?.getJob(String(params.jobId));
+  const id = (job?.data as { instanceId?: unknown } | undefined)?.instanceId;
+  if (typeof id !== 'string') return {};
+  return {
+    hint: '`windlass teardown` ends the instance and, with it, this job.',
+    instance: `${path.replace(/\/queues$/, '')}/instances/${encodeURIComponent(id)}`,
+  };
 }
 
 function redactData(data: unknown): unknown {

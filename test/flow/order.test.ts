@@ -142,7 +142,7 @@ describe('a job that another service put into the queue, without generation', ()
     expect(await world.leftovers()).toEqual([]);
   });
 
-  it('C89 of a newer version is parked, not failed, and fields of a newer minor version are ignored', async () => {
+  it('C89 of a newer version is parked, not failed, and taken once its version is known; fields of a newer minor version are ignored', async () => {
     await withPlainQueue(world, 'launch', async (queue) => {
       await queue.add('newer', { ...request('newer'), version: 2 }, { jobId: 'newer' });
       await queue.add('minor', { ...request('minor'), surprise: true }, { jobId: 'minor' });
@@ -150,8 +150,16 @@ describe('a job that another service put into the queue, without generation', ()
       await expect.poll(async () => (await queue.getJob('newer'))?.getState(), { timeout: 20_000 }).toBe('delayed');
       const failed = (await queue.getFailed()).map((job) => job.id);
       expect(failed.filter((id) => id === 'newer' || id === 'minor')).toEqual([]);
-      await (await queue.getJob('newer'))?.remove();
+      const parked = await queue.getJob('newer');
+      expect(parked).toMatchObject({ attemptsMade: 0, data: { ...request('newer'), version: 2 } });
+      expect(await world.operator.inventory.read('newer')).toBeUndefined();
+      // From here on its version is known: it is taken as it stands in the queue, and nobody adds it again.
+      await parked?.updateData(request('newer'));
+      await assertReadyOnce('newer', 4);
+      expect((await queue.getJob('newer'))?.attemptsMade).toBeLessThanOrEqual(1);
     });
+    await tearDown('newer');
+    await world.gone('newer');
     await assertGone('minor');
   });
 });
