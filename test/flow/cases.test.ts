@@ -1,3 +1,4 @@
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type InstanceRecord, type State, states } from '../../src/inventory/types.ts';
 import { keys } from '../../src/kubernetes/ownership.ts';
@@ -26,6 +27,7 @@ beforeAll(async () => {
   const managed = { mode: 'managed_pvc', size: '64Mi' };
   const profiles = {
     node: { podTemplateFile: 'profiles/node.yaml', workspace: managed },
+    forwarded: { podTemplateFile: 'profiles/node.yaml', workspace: managed, handshake: 'port_forward' },
     'nowhere-yet': { podTemplate: nowhere, workspace: managed },
     'nowhere-theirs': {
       podTemplate: nowhere,
@@ -65,6 +67,62 @@ it('C01 lists that do not show a create for seconds make no second object: the n
   expect(creates.sort()).toEqual(['kube.create.persistentvolumeclaims', 'kube.create.pods']);
   await teardown('seen late');
   await world.gone('seen late');
+});
+
+describe('C06 a launch that fails in stage', () => {
+  const call = (verb: string, resource: string, subresource?: string) => ({
+    verb,
+    resource,
+    ...(subresource && { subresource }),
+  });
+  const steps: Readonly<Record<string, readonly object[]>> = {
+    workspace: [call('create', 'persistentvolumeclaims')],
+    pod: [call('create', 'pods')],
+    bootstrap: [call('*', 'pods', 'exec')],
+    connect: [call('*', 'pods', 'portforward')],
+  };
+  /** The times to live of every lease and every lock of a job that is there while this goes on; -1 = none. */
+  async function timesOfLocks(during: () => Promise<unknown>): Promise<number[]> {
+    const redis = new Redis(world.redis.url);
+    const times: number[] = [];
+    const scan = async () => {
+      const keys = [...(await redis.keys('*:inventory}:lease:*')), ...(await redis.keys('*:lock'))];
+      times.push(...(await Promise.all(keys.map((key) => redis.pttl(key)))));
+    };
+    try {
+      let over = false;
+      const done = during().finally(() => {
+        over = true;
+      });
+      while (!over) await scan();
+      await done;
+    } finally {
+      redis.disconnect();
+    }
+    // -2 = released between the two questions.
+    return times.filter((time) => time !== -2);
+  }
+
+  it.each(Object.keys(steps))('%s holds no lease afterwards, and no lock is ever without an end', async (stage) => {
+    const id = `thrown in ${stage}`;
+    const hash = world.operator.inventory.hashOf(id);
+    const message = 'User "worker" cannot create resource "any" in API group ""';
+    const denied = { error: { code: 403, reason: 'Forbidden', message } };
+    const name = stage === 'workspace' ? claimName(hash) : podName(hash);
+    const rules = (steps[stage] ?? []).map((step) => ({ ...step, name, fault: denied }));
+    const times = await timesOfLocks(() =>
+      embedded.withFaults(rules, async () => {
+        await launch(id, { profile: 'forwarded' });
+        expect((await failed(id)).failure).toMatchObject({ stage, code: 'permission_denied' });
+      }),
+    );
+    expect(times.length).toBeGreaterThan(0);
+    expect(Math.min(...times)).toBeGreaterThanOrEqual(0);
+    // The longer of the two: that of BullMQ's lock.
+    expect(Math.max(...times)).toBeLessThanOrEqual(4000);
+    expect(await world.operator.inventory.leaseHolder(hash)).toBeUndefined();
+    expect(await leftoversOf(id)).toEqual([]);
+  });
 });
 
 describe('C16 a teardown of an instance that is', () => {
