@@ -209,10 +209,13 @@ export const codeTable = {
     'Something the workspace mounts or reads does not exist.',
     'The evidence names the missing ConfigMap, Secret or key.',
   ),
-  crash_loop: terminal('The workspace keeps crashing at start.', 'The log tail is in the evidence.'),
-  exit_early: terminal('The workspace ended before it was ready.', 'The exit code and the log tail are in the evidence.'),
+  crash_loop: terminal('The workspace keeps crashing at start.', '`windlass explain` shows the end of its log.'),
+  exit_early: terminal(
+    'The workspace ended before it was ready.',
+    '`windlass explain` shows its exit code and the end of its log.',
+  ),
   oom_killed: terminal('The workspace ran out of memory.', 'Raise the memory limit of the profile or the request.'),
-  prepare_failed: terminal('The prepare step failed.', 'Its exit code and output are in the evidence.'),
+  prepare_failed: terminal('The prepare step failed.', '`windlass explain` shows its exit code and output.'),
   agent_runtime_missing: terminal(
     'The image lacks what the agent needs to run.',
     'Use an image with Node 20 or later, or delivery init_image.',
@@ -221,7 +224,7 @@ export const codeTable = {
     'The workspace is lost and cannot be rebuilt.',
     'Launch it again; an empty_dir workspace does not outlive its Pod.',
   ),
-  launch_deadline: terminal('The workspace was not ready in time.', 'The stage and the last diagnostic are in the evidence.'),
+  launch_deadline: terminal('The workspace was not ready in time.', '`windlass explain` shows what it waited for.'),
 
   // Worth another attempt.
   cluster_unreachable: {

@@ -48,7 +48,7 @@ export function exec(program: Command): void {
       return await run(context, await requestOf(options, args));
     } catch (error) {
       // The exit codes of the command and ours share one number: 125 is ours (as with other container tools).
-      await showError(asWindlassError(withHelpOf(command, error)), context.out.format, context.out.asked);
+      await showError(asWindlassError(withHelpOf(command, error)), context.out);
       return 125;
     }
   });

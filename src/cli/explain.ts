@@ -8,7 +8,7 @@ import { claimName, podName } from '../names.ts';
 import { checkedId, verb } from './context.ts';
 import { existing } from './follow.ts';
 import { instanceText } from './instance-text.ts';
-import { clean } from './output.ts';
+import { clean, logOf } from './output.ts';
 
 export function explain(program: Command): void {
   const command = program
@@ -168,19 +168,19 @@ function storyText(record: InstanceRecord, { lease, jobs, objects, recent }: Sto
     ...(jobs.length === 0 ? ['  none'] : jobs.map(jobLine)),
     'In the cluster:',
     ...objectLines(objects),
-    ...(record.failure
-      ? [
-          'Evidence:',
-          ...JSON.stringify(record.failure.evidence, null, 2)
-            .split('\n')
-            .map((line) => `  ${line}`),
-        ]
-      : []),
+    ...(record.failure ? ['Evidence:', ...evidenceLines(record.failure.evidence)] : []),
     'Last events:',
     ...recent.map((event) => `  ${event.at}  ${eventWords(event)}`),
   ]
     .map(clean)
     .join('\n');
+}
+
+/** What a program said is read as it said it. */
+function evidenceLines(evidence: Readonly<Record<string, unknown>>): string[] {
+  const log = logOf(evidence);
+  const rest = log.length === 0 ? evidence : { ...evidence, log: `${log.length} lines, below` };
+  return [...JSON.stringify(rest, null, 2).split('\n'), ...log.map((line) => `| ${line}`)].map((line) => `  ${line}`);
 }
 
 function objectLines({ pod, claim, events, error }: Objects): string[] {

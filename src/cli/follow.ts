@@ -1,7 +1,7 @@
 import { eventWords } from '../dashboard/words.ts';
 import { WindlassError } from '../errors.ts';
 import type { Inventory } from '../inventory/port.ts';
-import type { FailureRecord, InstanceEvent, InstanceRecord, Tombstone } from '../inventory/types.ts';
+import type { FailureRecord, InstanceEvent, InstanceRecord, State, Tombstone } from '../inventory/types.ts';
 
 /** A look at one instance: at most one of the two is there. */
 export interface Glance {
@@ -54,17 +54,25 @@ export async function follow<T>(inventory: Inventory, instanceId: string, option
   for (;;) {
     options.signal.throwIfAborted();
     // The look comes first: what it decides on is then among the events read after it.
-    const verdict = options.judge(await glance(inventory, instanceId));
+    const seen = await glance(inventory, instanceId);
+    const verdict = options.judge(seen);
     after = await drain(inventory, instanceId, after, options.onEvent);
     if (verdict !== undefined) return verdict;
     const left = until - performance.now();
-    if (left <= 0)
-      throw new WindlassError(
-        'wait_timeout',
-        `"${instanceId}" is not there yet after ${options.timeoutSeconds} s; the job goes on.`,
-      );
+    if (left <= 0) throw new WindlassError('wait_timeout', lateWords(instanceId, seen, options.timeoutSeconds));
     await inventory.waitForEvent(instanceId, after, Math.min(left, lookAgainMs), options.signal);
   }
+}
+
+/** States in which nothing is under way. */
+const atRest: readonly (State | undefined)[] = ['ready', 'failed', 'suspended', 'lost', undefined];
+
+export const rests = ({ record }: Glance): boolean => atRest.includes(record?.state);
+
+function lateWords(instanceId: string, seen: Glance, seconds: number | undefined): string {
+  const state = seen.record?.state ?? 'gone';
+  const going = rests(seen) ? 'nothing is under way' : 'the job goes on';
+  return `"${instanceId}" is still ${state} after ${seconds} s; ${going}.`;
 }
 
 const page = 200;

@@ -22,6 +22,7 @@ export interface Output {
   readonly format: Format;
   /** True when the format was chosen with -o or --json: only then is a failure a document too. */
   readonly asked: boolean;
+  readonly quiet: boolean;
   /** A sentence for the person, on stderr; nothing with -q. */
   say(text: string): void;
   /** The result, on stdout. */
@@ -40,6 +41,7 @@ export function createOutput(options: { readonly output?: string; readonly json?
   return {
     format,
     asked: asked !== undefined,
+    quiet: options.quiet === true,
     say: (text) => void (options.quiet || process.stderr.write(`${text}\n`)),
     show: async (result) => void process.stdout.write(await render(result, format)),
     line: (document) => void process.stdout.write(`${JSON.stringify(tagged(document))}\n`),
@@ -53,8 +55,18 @@ async function render(result: Result, format: Format): Promise<string> {
   return `${JSON.stringify(tagged(result.document), null, 2)}\n`;
 }
 
-/** A failure: a document on stdout when one was asked for, else a sentence with issues and hint on stderr. */
-export async function showError(error: WindlassError, format: Format, asked: boolean, extra: Document = {}): Promise<void> {
+/** The end of a log, at most: the rest is what `windlass explain` is for. */
+const logLines = 10;
+
+/**
+ * A failure: a document on stdout when one was asked for, else on stderr a sentence with issues, the end of the log that is
+ * its evidence, and, unless quiet, the hint.
+ */
+export async function showError(
+  error: WindlassError,
+  { format, asked, quiet }: Pick<Output, 'format' | 'asked' | 'quiet'>,
+  extra: Document = {},
+): Promise<void> {
   if (asked && (format === 'json' || format === 'yaml')) {
     process.stdout.write(await render({ document: { error: errorBody(error), ...extra } }, format));
     return;
@@ -62,9 +74,17 @@ export async function showError(error: WindlassError, format: Format, asked: boo
   const said = withoutIssues(error);
   const issues = error.issues.filter((issue) => !said.includes(issue.message));
   const lines = issues.map((issue) => `  ${clean(issue.path) || '(root)'}: ${clean(issue.message)}\n`).join('');
-  process.stderr.write(
-    `${paint('red', 'windlass:')} ${clean(said)}\n${lines}${error.hint ? `Hint: ${clean(error.hint)}\n` : ''}`,
-  );
+  const log = logOf(error.evidence)
+    .slice(-logLines)
+    .map((line) => `  | ${line}\n`)
+    .join('');
+  const hint = error.hint && !quiet ? `Hint: ${clean(error.hint)}\n` : '';
+  process.stderr.write(`${paint('red', 'windlass:')} ${clean(said)}\n${lines}${log}${hint}`);
+}
+
+/** The lines of the container's log in the evidence of a failure. */
+export function logOf(evidence: Readonly<Record<string, unknown>> = {}): string[] {
+  return typeof evidence.log === 'string' ? evidence.log.trimEnd().split('\n').map(clean) : [];
 }
 
 /** `refuse` lists the issues in the message too, which would show them twice. */

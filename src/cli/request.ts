@@ -13,7 +13,7 @@ const maxText = 1 << 20;
 /** The request from a file (`-` = stdin) with `--set` laid over it; `payload_invalid` names everything wrong at once. */
 export async function readRequest(file: string | undefined, sets: readonly string[]): Promise<Record<string, unknown>> {
   if (file === undefined && sets.length === 0) throw usage('--file', 'give the request with -f FILE, -f - or --set');
-  const root = file === undefined ? { version: 1 } : requestFrom(await readText(file));
+  const root = file === undefined ? { version: 1 } : requestFrom(await readText(file), file === '-' ? 'stdin' : file);
   const issues: Issue[] = [];
   for (const set of sets) {
     const [path, text] = pair('--set', set);
@@ -37,9 +37,9 @@ async function readText(file: string): Promise<string> {
   }
 }
 
-function requestFrom(text: string): Record<string, unknown> {
+function requestFrom(text: string, source: string): Record<string, unknown> {
   if (text.length > maxText) throw new WindlassError('payload_too_large');
-  const parsed = parseYaml(text);
+  const parsed = parseYaml(text, source);
   if (parsed.issues) refuse('payload_invalid', 'The request is not valid', parsed.issues);
   const value = 'value' in parsed ? parsed.value : undefined;
   if (!isTree(value)) throw usage('(root)', 'the request must be a map of fields; `windlass schema launch` shows them');

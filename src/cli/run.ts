@@ -1,7 +1,7 @@
 import { CommanderError } from 'commander';
 import { asWindlassError } from '../errors.ts';
 import { InstanceFailed } from './context.ts';
-import { type Format, formats, showError } from './output.ts';
+import { formats, type Output, showError } from './output.ts';
 import { createProgram } from './program.ts';
 
 /** Runs one command line and answers its exit code; results and errors have been printed by then. */
@@ -17,11 +17,9 @@ export async function run(args: readonly string[]): Promise<number> {
   } catch (thrown) {
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
     const error = asWindlassError(thrown instanceof InstanceFailed ? thrown.failure : thrown);
-    const asked = formatAsked(args);
     await showError(
       error,
-      asked ?? 'text',
-      asked !== undefined,
+      outputAsked(args),
       thrown instanceof InstanceFailed && thrown.instance ? { instance: thrown.instance } : {},
     );
     return error.row.exit;
@@ -29,12 +27,14 @@ export async function run(args: readonly string[]): Promise<number> {
 }
 
 /** Read from the words themselves, since a failure may come before they were understood. */
-function formatAsked(args: readonly string[]): Format | undefined {
+function outputAsked(args: readonly string[]): Pick<Output, 'format' | 'asked' | 'quiet'> {
   const end = args.indexOf('--');
   const own = end < 0 ? args : args.slice(0, end);
-  if (own.includes('--json')) return 'json';
+  const quiet = own.includes('-q') || own.includes('--quiet');
+  if (own.includes('--json')) return { format: 'json', asked: true, quiet };
   const text = own
     .map((word, index) => (/^(-o|--output)$/.test(word) ? own[index + 1] : /^(?:-o=?|--output=)(.+)$/.exec(word)?.[1]))
     .find((found) => found !== undefined);
-  return formats.find((format) => format === text);
+  const format = formats.find((known) => known === text);
+  return { format: format ?? 'text', asked: format !== undefined, quiet };
 }

@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { WindlassError } from '../errors.ts';
 import type { InstanceEvent } from '../inventory/types.ts';
 import { checkedId, InstanceFailed, verb } from './context.ts';
-import { existing, failureOf, follow, glance, stageLine } from './follow.ts';
+import { drain, existing, failureOf, follow, glance, rests, stageLine } from './follow.ts';
 import { interruptible } from './interrupt.ts';
 import { launchEnd, showReady } from './launch.ts';
 import { clean } from './output.ts';
@@ -20,13 +20,16 @@ export function wait(program: Command): void {
     const { toInstance } = await import('../inventory/view.ts');
     return context.withCaller(async ({ inventory }) => {
       const interrupt = interruptible();
-      const { record: first } = await glance(inventory, instanceId);
+      const now = await glance(inventory, instanceId);
+      const first = now.record;
       const common = {
         onEvent: (event: InstanceEvent) => {
           // What earlier launches under this id went through is `windlass events`.
           const line = event.generation < (first?.generation ?? 0) ? undefined : stageLine(event);
           if (line) context.out.say(clean(line));
         },
+        // How an instance came to where it rests is `windlass events`.
+        ...(rests(now) ? { after: await drain(inventory, instanceId, 0, () => undefined) } : {}),
         ...timeout,
         signal: interrupt.signal,
       };

@@ -36,7 +36,7 @@ const maxTemplateBytes = 256 * 1024;
 export async function loadConfig(options: { readonly file?: string; readonly cwd?: string } = {}): Promise<LoadedConfig> {
   const file = resolve(options.cwd ?? process.cwd(), options.file ?? shellEnv('WINDLASS_CONFIG') ?? 'windlass.yaml');
   const dir = dirname(file);
-  const parsed = parseYaml(await readConfigFile(file));
+  const parsed = parseYaml(await readConfigFile(file), file);
   if (parsed.issues) throw invalid(file, parsed.issues);
   if (!isTree(parsed.value))
     throw invalid(file, [{ path: '', message: 'must be a map of settings (see `windlass schema config`)' }]);

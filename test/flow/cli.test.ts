@@ -39,6 +39,15 @@ describe('the command line on a running instance', () => {
       expect(launched.stderr).toMatch(new RegExp(`${stage} done in \\d`));
   });
 
+  it('wait for what nobody is at says so when the time is up, and tells no history', async () => {
+    const waited = await run('wait', '--for', 'gone', '--timeout', '1', '--', id);
+    expect(waited.json().error).toMatchObject({
+      code: 'wait_timeout',
+      message: expect.stringMatching(/ is still ready after 1 s; nothing is under way\.$/),
+    });
+    expect(waited).toMatchObject({ exitCode: 4, stderr: '' });
+  });
+
   it('exec gives the command its streams, environment and folder, and gives back its exit code', async () => {
     const told = await run(
       'exec',
@@ -221,7 +230,7 @@ describe('the command line on a running instance', () => {
       '--set',
       'instanceId=failing',
       '--set',
-      'prepare=exit 9',
+      'prepare=echo no such tool; exit 9',
       '--wait',
       '--timeout',
       '60',
@@ -233,6 +242,12 @@ describe('the command line on a running instance', () => {
     expect(failed.exitCode).toBe(1);
     expect((await run('wait', 'failing', '--for', 'ready')).exitCode).toBe(1);
     expect((await run('explain', 'failing')).json().evidence).not.toBeNull();
+    const forPeople = (...args: string[]) => inProcess(['--config', world.loaded.file, ...args]);
+    const quiet = await forPeople('-q', 'wait', 'failing', '--for', 'ready');
+    expect(quiet.stderr).toMatch(/^windlass: The prepare step failed with exit code 9\.\n( {2}\| .*\n)* {2}\| no such tool\n$/);
+    const told = await forPeople('wait', 'failing', '--for', 'ready');
+    expect(told.stderr).toBe(`${quiet.stderr}Hint: \`windlass explain\` shows its exit code and output.\n`);
+    expect((await forPeople('-o', 'wide', 'explain', 'failing')).stdout).toMatch(/^ {2}\| no such tool$/m);
   });
 
   it('sweep --wait brings the reports', async () => {

@@ -28,5 +28,5 @@ function page(): string {
       );
     return `## ${disposition}\n\n${meaning[disposition]}\n\n| code | exit | HTTP | retriable | what it says | what to do |\n|---|---|---|---|---|---|\n${lines.join('\n')}\n`;
   });
-  return `# Failure codes\n\nEvery failure carries one of these codes: \`error.code\` on the command line and over HTTP, \`failure.code\` of an instance.\nGenerated from src/error-codes.ts by test/unit/failure-codes.test.ts.\n\n${sections.join('\n')}`;
+  return `# Failure codes\n\nEvery failure carries one of these codes: \`error.code\` on the command line and over HTTP, \`failure.code\` of an instance.\n\`windlass exec\` has the exit code of the command it ran, and 125 for all of these.\nGenerated from src/error-codes.ts by test/unit/failure-codes.test.ts.\n\n${sections.join('\n')}`;
 }

@@ -42,7 +42,10 @@ export interface KillResult {
 export const undisturbed = 'none';
 
 /** Timers and hints repeat these as often as time goes by; the first few stand for all. */
-const repeats = / (redis\.renew#(?!1$)|(redis\.(claim-waiters|wake|begin|shelf)|queue\.(delay|promote))#(?![1-3]$))/;
+const repeated = / (redis\.renew#(?!1$)|(redis\.(claim-waiters|wake|begin|shelf)|queue\.(delay|promote))#(?![1-3]$))/;
+
+/** Of a worker that is told to stop, half of the points will do: it goes on from after one effect to before the next. */
+const leftAlone = ({ act }: Scenario) => (act === 'kill' ? repeated : new RegExp(`^after |${repeated.source}`));
 
 /** More than any scenario has: a matrix that finds new effects for ever is broken. */
 const mostPoints = 400;
@@ -134,7 +137,7 @@ async function hunt(ground: Ground, state: HuntState, options: MatrixOptions, sk
   state.running += 1;
   try {
     const { point } = options;
-    const death = point === undefined ? { folder, repeats, skip } : { point };
+    const death = point === undefined ? { folder, repeats: leftAlone(scenario), skip } : { point };
     const first = await killOnce(ground, scenario, death);
     const again = first.error !== undefined && options.tryAgain === true && !options.signal?.aborted;
     // What died at a point dies there again; what did not begin, or ended wrong undisturbed, begins anew.

@@ -35,7 +35,7 @@ export interface Victim {
 export interface Hunt {
   /** One file for each point that one of them died at; `<pid>.point` holds that of one victim. */
   readonly folder: string;
-  /** Points that are left alone: timers repeat them for as long as time goes by. */
+  /** Points that are left alone, such as those that timers repeat for as long as time goes by. */
   readonly repeats: RegExp;
   /** So many effects are let pass first, new or not. */
   readonly skip: number;

@@ -53,11 +53,11 @@ describe('wrong usage ends with 2 and payload_invalid, before anything is read',
     expect(run).toMatchObject({ exitCode: 2, stdout: '', stderr: expect.stringContaining('Usage: windlass') });
   });
 
-  it('a request of broken YAML names every place that is broken', async () => {
+  it('a request of broken YAML names its file and every place that is broken', async () => {
     const run = await windlass(['launch', '-f', '-', '--json'], { stdin: '{profile: [' });
     expect(run.json().error).toMatchObject({
       code: 'payload_invalid',
-      issues: expect.arrayContaining([{ path: '', message: expect.stringMatching(/not valid YAML.*line 1/) }]),
+      issues: expect.arrayContaining([{ path: 'stdin', message: expect.stringMatching(/not valid YAML.*line 1/) }]),
     });
     expect(run.exitCode).toBe(2);
   });

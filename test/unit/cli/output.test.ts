@@ -57,6 +57,8 @@ describe('a result', () => {
   });
 });
 
+const atTerminal = { format: 'text', asked: false, quiet: false } as const;
+
 describe('a failure', () => {
   const error = new WindlassError('payload_invalid', 'The request is not valid: env.A: must not be empty; (root): is odd', {
     issues: [
@@ -67,7 +69,7 @@ describe('a failure', () => {
   });
 
   it('is one document on stdout when JSON was asked for', async () => {
-    await showError(error, 'json', true, { instance: { instanceId: 'a' } });
+    await showError(error, { format: 'json', asked: true, quiet: false }, { instance: { instanceId: 'a' } });
     expect(JSON.parse(stdout)).toEqual({
       schema: 'windlass/v1',
       error: { code: 'payload_invalid', message: error.message, retriable: false, issues: error.issues, hint: 'Look again.' },
@@ -77,13 +79,21 @@ describe('a failure', () => {
   });
 
   it('is a sentence with each issue once and the hint on stderr otherwise', async () => {
-    await showError(error, 'json', false);
+    await showError(error, { format: 'json', asked: false, quiet: false });
     expect(stdout).toBe('');
     expect(stderr).toBe('windlass: The request is not valid.\n  env.A: must not be empty\n  (root): is odd\nHint: Look again.\n');
   });
 
+  it('has no hint when quiet, and shows the end of the log that is its evidence', async () => {
+    const log = Array.from({ length: 30 }, (_, line) => `line ${line}\u001b[1m`).join('\n');
+    await showError(new WindlassError('prepare_failed', 'It ended.', { evidence: { log } }), { ...atTerminal, quiet: true });
+    const shown = stderr.split('\n');
+    expect(shown[0]).toBe('windlass: It ended.');
+    expect(shown.slice(1, -1)).toEqual(Array.from({ length: 10 }, (_, line) => `  | line ${line + 20} [1m`));
+  });
+
   it('brings no terminal sequence of a cluster to the terminal', async () => {
-    await showError(new WindlassError('policy_denied', 'no\u001b[2Jthing\u202e', { hint: '' }), 'text', false);
+    await showError(new WindlassError('policy_denied', 'no\u001b[2Jthing\u202e', { hint: '' }), atTerminal);
     expect(stderr).toBe('windlass: no [2Jthing \n');
     expect(clean('a\tb\u0007\u2028')).toBe('a b  ');
   });
