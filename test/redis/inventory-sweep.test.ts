@@ -214,8 +214,19 @@ describe('a recovered record', () => {
     const { lease } = await begin(world.inventory, 'a', { generation: 100, run: 1 }, { verb: 'teardown' });
     expect(await world.inventory.finishRemoval(lease, { generation: 100, suspended: false })).toBe('requested');
     // What the launch asked for is all there: were its Pod lost one day, nothing would stand against building it again.
-    expect(await world.inventory.read('a')).toMatchObject({ state: 'requested', generation: waiting.generation, missing: [] });
+    const asked = { generation: waiting.generation, missing: [], lifetime: { maxSeconds: 60 }, limits: { cpu: '1' } };
+    expect(await world.inventory.read('a')).toMatchObject({ state: 'requested', ...asked });
   });
+
+  it.each(['suspended', 'lost'] as const)(
+    'that is %s is started by the launch that waits for as long as that one asked',
+    async (state) => {
+      await intend(world.inventory, 'a');
+      const found = { state, intent: state === 'lost' ? 'present' : state, lifetime: { maxSeconds: 5 } } as const;
+      expect(await recover(recovered('a', found))).toBe('recovered');
+      expect(await world.inventory.read('a')).toMatchObject({ state, intent: 'present', lifetime: { maxSeconds: 60 } });
+    },
+  );
 
   it.each<[string, Partial<RecoveredRecord['fields']>, 'absent' | 'suspended', string]>([
     ['a ready one', {}, 'absent', 'absent'],
@@ -242,7 +253,12 @@ describe('a recovered record', () => {
     const { lease } = await begin(world.inventory, 'a', removal, { verb: 'teardown' });
     expect(await world.inventory.finishRemoval(lease, { generation: removal.generation, suspended: false })).toBe('requested');
     await begin(world.inventory, 'a', behind);
-    expect(await world.inventory.read('a')).toMatchObject({ state: 'launching', intent: 'present', profile: 'python' });
+    expect(await world.inventory.read('a')).toMatchObject({
+      state: 'launching',
+      intent: 'present',
+      profile: 'python',
+      lifetime: { maxSeconds: 60 },
+    });
   });
 
   it('is not written over by a launch that had looked before it: that one looks again', async () => {

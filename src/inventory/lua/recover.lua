@@ -20,12 +20,15 @@ local function merge(r, f)
   f.request, f.deadlineAt, f.attemptsLeft = nil, nil, nil
   -- It was sent after the loss: of what it asks for nothing is missing.
   f.missing = '[]'
-  if r.removeUpTo ~= '0' then return keepRemoval(r, f) end
-  f.intent = 'present'
-  if f.state == 'ready' then
+  local removal = r.removeUpTo ~= '0'
+  if removal then keepRemoval(r, f) else f.intent = 'present' end
+  if f.state == 'ready' and not removal then
     f._begun, f._settled = r.generation .. '-' .. r.run, r.generation .. '-' .. r.run
     return
   end
+  -- What it starts is what it asked for, not what it found.
+  f.lifetime, f.limits = nil, nil
+  if removal then return end
   f.profile, f.app = nil, nil
   if f.state == 'removing' then f._next = cjson.encode({ cluster = r.cluster, profile = placed[1], app = placed[2] }) end
 end
