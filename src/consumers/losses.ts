@@ -45,7 +45,8 @@ export function startLossWatch(options: LossOptions): LossWatch {
   const looks = createLooks(options, stop.signal);
   const stops = options.clusters.names().map((name) => watchCluster(options.clusters.get(name), looks.add));
   const scans = options.clusters.names().map((name) => scan(options, options.clusters.get(name), looks.add, stop.signal));
-  const overlooked = options.config.recovery.onLost === 'rebuild' ? findOverlooked(options, looks.add, stop.signal) : undefined;
+  const overlooked =
+    options.config.recovery.onLost === 'rebuild' ? findOverlooked(options, looks.remind, stop.signal) : undefined;
   return {
     async stop() {
       stop.abort();
@@ -56,25 +57,29 @@ export function startLossWatch(options: LossOptions): LossWatch {
 }
 
 /** Losses that are written down and that nobody acted on, again and again. */
-async function findOverlooked(options: LossOptions, add: Add, signal: AbortSignal): Promise<void> {
-  while (await pause(overlookedMs, signal)) {
-    try {
-      const found = new Map<string, string[]>();
-      for await (const record of listed(options.inventory, ['lost'], ['cluster', 'hash', 'state', 'stages']))
-        if (isUntouchedLoss(record)) found.set(record.cluster, [...(found.get(record.cluster) ?? []), record.hash]);
-      for (const name of options.clusters.names()) await addAll(options, name, found.get(name) ?? [], add, signal);
-    } catch (error) {
+async function findOverlooked(options: LossOptions, remind: Remind, signal: AbortSignal): Promise<void> {
+  const attempt = (work: () => Promise<void>) =>
+    work().catch((error: unknown) => {
       if (!signal.aborted)
         options.log.warn({ code: asWindlassError(error).code, err: error }, 'losses that wait for a rebuild were not found out');
-    }
+    });
+  while (await pause(overlookedMs, signal)) {
+    const found = new Map<string, string[]>();
+    await attempt(async () => {
+      for await (const record of listed(options.inventory, ['lost'], ['cluster', 'hash', 'state', 'intent', 'stages']))
+        if (isUntouchedLoss(record)) found.set(record.cluster, [...(found.get(record.cluster) ?? []), record.hash]);
+    });
+    // One that cannot be asked keeps only its own losses waiting.
+    for (const name of options.clusters.names())
+      await attempt(() => remindAll(options, name, found.get(name) ?? [], remind, signal));
   }
 }
 
-async function addAll(options: LossOptions, name: string, hashes: readonly string[], add: Add, signal: AbortSignal) {
+async function remindAll(options: LossOptions, name: string, hashes: readonly string[], remind: Remind, signal: AbortSignal) {
   if (hashes.length === 0) return;
   const cluster = options.clusters.get(name);
   if ((await checkEpoch(cluster, options.shelf, options.config.installation, signal)) !== 'ok') return;
-  for (const hash of hashes) add(cluster, hash);
+  for (const hash of hashes) remind(cluster, hash);
 }
 
 /** False when it was ended by the signal. */
@@ -99,6 +104,7 @@ async function* listed<K extends keyof InstanceRecord>(
 }
 
 type Add = (cluster: Cluster, hash: string, tries?: number) => void;
+type Remind = (cluster: Cluster, hash: string) => void;
 
 /** Only what may be a loss or a restart is worth a read of the record. */
 function watchCluster(cluster: Cluster, add: Add): () => void {
@@ -163,16 +169,29 @@ function differs(
 function createLooks(options: LossOptions, signal: AbortSignal) {
   const waiting = new Map<string, Asked>();
   const running = new Map<string, Promise<void>>();
+  // One for each instance: were every look that fails followed by one of its own, there would be ever more of them.
+  const sleeping = new Map<string, NodeJS.Timeout>();
+  const keyOf = (cluster: Cluster, hash: string) => `${cluster.name}/${hash}`;
 
   const add: Add = (cluster, hash, tries = 0) => {
-    waiting.set(`${cluster.name}/${hash}`, { cluster, hash, tries });
+    const key = keyOf(cluster, hash);
+    clearTimeout(sleeping.get(key));
+    sleeping.delete(key);
+    waiting.set(key, { cluster, hash, tries });
     pump();
   };
+  /** Not sooner than the look that is to come anyway. */
+  const remind: Remind = (cluster, hash) => {
+    const key = keyOf(cluster, hash);
+    if (![waiting, running, sleeping].some((looks) => looks.has(key))) add(cluster, hash);
+  };
   const later = ({ cluster, hash, tries }: Asked) => {
+    const key = keyOf(cluster, hash);
+    if (waiting.has(key)) return;
     const again = () => {
       if (!signal.aborted) add(cluster, hash, tries + 1);
     };
-    setTimeout(again, Math.min(againMs * 2 ** tries, againMaxMs)).unref();
+    sleeping.set(key, setTimeout(again, Math.min(againMs * 2 ** tries, againMaxMs)).unref());
   };
   const pump = () => {
     for (const [key, asked] of waiting) {
@@ -186,7 +205,7 @@ function createLooks(options: LossOptions, signal: AbortSignal) {
       running.set(key, look);
     }
   };
-  return { add, idle: () => Promise.all(running.values()) };
+  return { add, remind, idle: () => Promise.all(running.values()) };
 }
 
 interface Asked {

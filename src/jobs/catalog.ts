@@ -36,7 +36,11 @@ const lifetime = z.strictObject({
   onExpire: z.enum(['suspend', 'teardown']).optional(),
 });
 
-const launchObject = z.strictObject({
+/**
+ * The fields of a launch by themselves, which is how a stored one is read: a rule between fields that is newer than it must
+ * not leave a record that its job can neither start nor roll back.
+ */
+export const launchObject = z.strictObject({
   version,
   instanceId: idSchema.optional(),
   owner: idSchema.optional(),

@@ -4,7 +4,7 @@ import type { InstanceRecord } from '../inventory/types.ts';
 import { claimName, podName } from '../names.ts';
 import { acceptGeneration, openRecorded } from './accept.ts';
 import { createBench, type HeldJob } from './bench.ts';
-import { type JobReference, type LaunchPayload, launchSchema } from './catalog.ts';
+import { type JobReference, type LaunchPayload, launchObject } from './catalog.ts';
 import { identityOf } from './compose-input.ts';
 import { instanceKey, type JobContext } from './context.ts';
 import { isInventoryLost } from './epoch.ts';
@@ -25,7 +25,7 @@ export async function launch(context: JobContext, reference: JobReference): Prom
   const record = await context.inventory.read(reference.instanceId);
   if (record === undefined || record.generation !== reference.generation || record.run !== reference.run)
     return ended('superseded');
-  const payload = launchSchema.parse(record.request.payload);
+  const payload = launchObject.parse(record.request.payload);
   const set = await acceptedFields(context, record);
   if (set instanceof WindlassError) return refused(context, reference, record, set);
   if (set === 'recovering') return waitForBegin(context, record, set);

@@ -22,9 +22,9 @@ export function lossWrite(record: InstanceRecord, loss: PodLoss, at: number): Wr
   return { state: 'lost', set: { agent: null, failure }, events: [{ type: 'lost', code, message, evidence }] };
 }
 
-/** True while no run has begun with what was lost: each forgets the stages of the one that was ready. */
-export const isUntouchedLoss = ({ state, stages }: Pick<InstanceRecord, 'state' | 'stages'>): boolean =>
-  state === 'lost' && stages.length > 0 && stages.every((stage) => stage.state === 'done');
+/** True while no run has begun with what was lost (each forgets the stages of the one that was ready), and nobody wants it gone. */
+export const isUntouchedLoss = ({ state, intent, stages }: Pick<InstanceRecord, 'state' | 'intent' | 'stages'>): boolean =>
+  state === 'lost' && intent === 'present' && stages.length > 0 && stages.every((stage) => stage.state === 'done');
 
 interface Times {
   /** Redis ms. */

@@ -148,6 +148,7 @@ describe('a recovered record', () => {
     secrets: { agentToken: 'sealed' },
     events: [{ type: 'recovered', missing: ['env'] }],
   });
+  const halfGone = { state: 'removing', removeUpTo: 100, removeRun: 1, removal: { version: 1, instanceId: 'a' } } as const;
   const recover = async (record: RecoveredRecord) => {
     const lease = await world.inventory.tryLease(world.inventory.hashOf(record.instanceId));
     if (lease === undefined) throw new Error('not leased');
@@ -213,7 +214,51 @@ describe('a recovered record', () => {
     const { lease } = await begin(world.inventory, 'a', { generation: 100, run: 1 }, { verb: 'teardown' });
     expect(await world.inventory.finishRemoval(lease, { generation: 100, suspended: false })).toBe('requested');
     // What the launch asked for is all there: were its Pod lost one day, nothing would stand against building it again.
-    expect(await world.inventory.read('a')).toMatchObject({ state: 'requested', generation: waiting.generation, missing: [] });
+    const asked = { generation: waiting.generation, missing: [], lifetime: { maxSeconds: 60 }, limits: { cpu: '1' } };
+    expect(await world.inventory.read('a')).toMatchObject({ state: 'requested', ...asked });
+  });
+
+  it.each(['suspended', 'lost'] as const)(
+    'that is %s is started by the launch that waits for as long as that one asked',
+    async (state) => {
+      await intend(world.inventory, 'a');
+      const found = { state, intent: state === 'lost' ? 'present' : state, lifetime: { maxSeconds: 5 } } as const;
+      expect(await recover(recovered('a', found))).toBe('recovered');
+      expect(await world.inventory.read('a')).toMatchObject({ state, intent: 'present', lifetime: { maxSeconds: 60 } });
+    },
+  );
+
+  it.each<[string, Partial<RecoveredRecord['fields']>, 'absent' | 'suspended', string]>([
+    ['a ready one', {}, 'absent', 'absent'],
+    ['a ready one, with its workspace kept', {}, 'suspended', 'suspended'],
+    ['a suspended one', { state: 'suspended', intent: 'suspended' }, 'absent', 'absent'],
+    ['the rest of a removal of everything', { ...halfGone, intent: 'absent' }, 'suspended', 'absent'],
+    ['the rest of a removal that kept the workspace', { ...halfGone, intent: 'suspended' }, 'absent', 'absent'],
+  ])('%s is removed by the teardown of a launch that waited for it: a recovery was at work when it came', async (...row) => {
+    const [, found, asked, intent] = row;
+    await intend(world.inventory, 'a');
+    const removal = await remove(world.inventory, 'a', asked);
+    expect(await recover(recovered('a', found))).toBe('recovered');
+    const upTo = { removeUpTo: removal.generation, removeRun: 1 };
+    expect(await world.inventory.read('a')).toMatchObject({ intent, generation: removal.generation, ...upTo });
+    const { lease } = await begin(world.inventory, 'a', removal, { verb: 'teardown' });
+    expect(await world.inventory.finishRemoval(lease, { generation: removal.generation, suspended: false })).toBe('gone');
+  });
+
+  it('is not handed to a launch that came behind the teardown of one that waited: that one starts from nothing', async () => {
+    await intend(world.inventory, 'a');
+    const removal = await remove(world.inventory, 'a');
+    const behind = await intend(world.inventory, 'a', { requestHash: 'h2', profile: 'python' });
+    expect(await recover(recovered('a'))).toBe('recovered');
+    const { lease } = await begin(world.inventory, 'a', removal, { verb: 'teardown' });
+    expect(await world.inventory.finishRemoval(lease, { generation: removal.generation, suspended: false })).toBe('requested');
+    await begin(world.inventory, 'a', behind);
+    expect(await world.inventory.read('a')).toMatchObject({
+      state: 'launching',
+      intent: 'present',
+      profile: 'python',
+      lifetime: { maxSeconds: 60 },
+    });
   });
 
   it('is not written over by a launch that had looked before it: that one looks again', async () => {

@@ -3,17 +3,32 @@
 -- Under a lease on the name; a record that knows better is left as it is.
 local hash = A.hash
 
+-- Torn down since: that removal is still to come, and takes what is recovered as well. The stronger of two counts: the rest
+-- of a removal of everything keeps no workspace.
+local function keepRemoval(r, f)
+  f.removeUpTo, f.removeRun = nil, r.removeRun ~= '' and r.removeRun or '1'
+  local all = f.intent == 'absent'
+  f.intent = all and r.intent == 'suspended' and 'absent' or nil
+  local asked = cjson.decode(redis.call('HGET', key('record', hash), 'removal'))
+  if not (all and type(asked) == 'table' and asked.keepWorkspace == true) then f.removal = nil end
+end
+
 -- A launch that was accepted since and waits: it keeps its generation, and finds the instance as it is.
 local function merge(r, f)
   local placed = redis.call('HMGET', key('record', hash), 'profile', 'app')
-  f.generation, f.run, f.owner, f.intent, f._requestHash = r.generation, r.run, r.owner, 'present', r._requestHash
+  f.generation, f.run, f.owner, f._requestHash = r.generation, r.run, r.owner, r._requestHash
   f.request, f.deadlineAt, f.attemptsLeft = nil, nil, nil
   -- It was sent after the loss: of what it asks for nothing is missing.
   f.missing = '[]'
-  if f.state == 'ready' then
+  local removal = r.removeUpTo ~= '0'
+  if removal then keepRemoval(r, f) else f.intent = 'present' end
+  if f.state == 'ready' and not removal then
     f._begun, f._settled = r.generation .. '-' .. r.run, r.generation .. '-' .. r.run
     return
   end
+  -- What it starts is what it asked for, not what it found.
+  f.lifetime, f.limits = nil, nil
+  if removal then return end
   f.profile, f.app = nil, nil
   if f.state == 'removing' then f._next = cjson.encode({ cluster = r.cluster, profile = placed[1], app = placed[2] }) end
 end
