@@ -244,7 +244,8 @@ describe('the command line on a running instance', () => {
     expect((await run('explain', 'failing')).json().evidence).not.toBeNull();
     const forPeople = (...args: string[]) => inProcess(['--config', world.loaded.file, ...args]);
     const quiet = await forPeople('-q', 'wait', 'failing', '--for', 'ready');
-    expect(quiet.stderr).toMatch(/^windlass: The prepare step failed with exit code 9\.\n( {2}\| .*\n)* {2}\| no such tool\n$/);
+    const log = '  | no such tool\n  | windlass: prepare failed with exit code 9\n';
+    expect(quiet.stderr).toBe(`windlass: The prepare step failed with exit code 9.\n${log}`);
     const told = await forPeople('wait', 'failing', '--for', 'ready');
     expect(told.stderr).toBe(`${quiet.stderr}Hint: \`windlass explain\` shows its exit code and output.\n`);
     expect((await forPeople('-o', 'wide', 'explain', 'failing')).stdout).toMatch(/^ {2}\| no such tool$/m);

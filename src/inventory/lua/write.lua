@@ -27,7 +27,10 @@ return once(function()
     checkTransition(r.state, A.state)
     changes.state = A.state
     if A.state == 'ready' and not changes.readyAt then changes.readyAt = int(NOW) end
-    if settles(r, A.state) then changes._settled = A.generation .. '-' .. A.run end
+    if settles(r, A.state) then
+      -- A worker that dies between this and its release has ended its run: nobody begins it again.
+      changes._settled, changes.crashes = A.generation .. '-' .. A.run, '0'
+    end
   end
   if A.release == '1' then changes.crashes = '0' end
   change(hash, r, changes)
