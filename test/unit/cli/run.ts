@@ -21,20 +21,16 @@ interface RunOptions {
   readonly stdin?: string;
 }
 
-/** Starts the real command from its sources; nothing of the caller's WINDLASS_ variables leaks in. */
+/** Starts the command as a user does, from dist/; nothing of the caller's WINDLASS_ variables leaks in. */
 export function start(args: readonly string[], options: RunOptions = {}): ChildProcess {
   const inherited = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !/^(WINDLASS|KUBECONFIG|NO_COLOR)/.test(name)),
   );
-  return spawn(
-    process.execPath,
-    ['--import', join(root, 'node_modules/tsx/dist/esm/index.mjs'), join(root, 'src/cli/main.ts'), ...args],
-    {
-      cwd: options.cwd ?? root,
-      env: { ...inherited, ...options.env },
-      stdio: ['pipe', 'pipe', 'pipe'],
-    },
-  );
+  return spawn(process.execPath, [join(root, 'dist/cli/main.js'), ...args], {
+    cwd: options.cwd ?? root,
+    env: { ...inherited, ...options.env },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
 }
 
 export async function windlass(args: readonly string[], options: RunOptions = {}): Promise<Finished> {
