@@ -59,7 +59,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: SlowestFirst },
     // Most suites wait for processes more than they compute: with two at a time, two cores were idle for half of the run.
-    maxWorkers: Math.max(5, availableParallelism()),
+    maxWorkers: Math.max(4, availableParallelism()),
     projects: [
       project('unit', ['test/unit/**/*.test.ts'], 10),
       project('redis', ['test/redis/**/*.test.ts'], 30),

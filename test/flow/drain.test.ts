@@ -50,12 +50,15 @@ describe('a worker told to stop', () => {
       const { generation } = await world.operator.producer.launch(request('drained'));
       expect(await exitCode()).toBe(0);
       const left = await world.operator.inventory.read('drained');
-      expect(left).toMatchObject({ state: 'launching', attemptsLeft: 3, crashes: 0, failure: null });
+      expect(left).toMatchObject({ attemptsLeft: 3, crashes: 0, failure: null });
+      // Nearly through when it was told, it may have ended the launch by then.
+      expect(['launching', 'ready']).toContain(left?.state);
       await withPlainQueue(world, 'launch', async (queue) => {
         const job = await queue.getJob(`launch-${left?.hash}-${generation}-1`);
         // Delayed when it was to wait for its Pod by then.
-        expect(['waiting', 'prioritized', 'delayed']).toContain(await job?.getState());
-        expect(job?.attemptsMade).toBe(0);
+        const ended = left?.state === 'ready';
+        expect(ended ? ['completed'] : ['waiting', 'prioritized', 'delayed']).toContain(await job?.getState());
+        expect(job?.attemptsMade).toBe(ended ? 1 : 0);
       });
       await world.worker();
       const record = await world.ready('drained');
@@ -96,8 +99,11 @@ describe('a worker told to stop', () => {
         await withPlainQueue(world, 'launch', async (queue) => {
           const startsOf = async (id: string) => (await queue.getJob(id))?.attemptsStarted;
           expect(await startsOf(jobId)).toBe(1);
-          for (const job of asked.values())
-            expect([await queue.getJobState(job), await startsOf(job)]).toEqual(['prioritized', 0]);
+          for (const job of asked.values()) {
+            expect(await queue.getJobState(job)).toBe('prioritized');
+            // What was fetched while the drain began is handed back unread; its record below says so.
+            expect(await startsOf(job)).toBeLessThanOrEqual(late > 0 ? 1 : 0);
+          }
         });
         for (const id of asked.keys()) expect(await inventory.read(id)).toMatchObject({ state: 'requested', fence: '0' });
       });

@@ -81,8 +81,9 @@ it('a caller verb loads no Kubernetes client', { timeout }, async () => {
     'export async function resolve(name,context,next){if(name.startsWith("@kubernetes/"))throw new Error("loaded "+name);return next(name,context)}';
   const data = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`;
   const env = { NODE_OPTIONS: `--import ${data(`import{register}from"node:module";register(${JSON.stringify(data(hook))})`)}` };
-  expect(await windlass(['list'], { cwd: dir, env })).toMatchObject({ exitCode: 0, stderr: '' });
-  expect((await windlass(['doctor', '--json'], { cwd: dir, env })).stdout).toContain('loaded @kubernetes/client-node');
+  const watched = { cwd: dir, env, fromSources: true };
+  expect(await windlass(['list'], watched)).toMatchObject({ exitCode: 0, stderr: '' });
+  expect((await windlass(['doctor', '--json'], watched)).stdout).toContain('loaded @kubernetes/client-node');
 });
 
 describe('launch', { timeout }, () => {

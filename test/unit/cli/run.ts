@@ -19,14 +19,19 @@ interface RunOptions {
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
+  /** Not from dist/, where its packages are in a few files: to see which it loads. */
+  readonly fromSources?: boolean;
 }
+
+const shipped = [join(root, 'dist/cli/main.js')];
+const sources = ['--import', join(root, 'node_modules/tsx/dist/esm/index.mjs'), join(root, 'src/cli/main.ts')];
 
 /** Starts the command as a user does, from dist/; nothing of the caller's WINDLASS_ variables leaks in. */
 export function start(args: readonly string[], options: RunOptions = {}): ChildProcess {
   const inherited = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => !/^(WINDLASS|KUBECONFIG|NO_COLOR)/.test(name)),
   );
-  return spawn(process.execPath, [join(root, 'dist/cli/main.js'), ...args], {
+  return spawn(process.execPath, [...(options.fromSources ? sources : shipped), ...args], {
     cwd: options.cwd ?? root,
     env: { ...inherited, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
