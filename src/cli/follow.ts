@@ -64,15 +64,14 @@ export async function follow<T>(inventory: Inventory, instanceId: string, option
   }
 }
 
-/** States in which nothing is under way. */
+/** States that stay until a job begins. One may be queued: who asked for it knows, the state does not say. */
 const atRest: readonly (State | undefined)[] = ['ready', 'failed', 'suspended', 'lost', undefined];
 
 export const rests = ({ record }: Glance): boolean => atRest.includes(record?.state);
 
 function lateWords(instanceId: string, seen: Glance, seconds: number | undefined): string {
   const state = seen.record?.state ?? 'gone';
-  const going = rests(seen) ? 'nothing is under way' : 'the job goes on';
-  return `"${instanceId}" is still ${state} after ${seconds} s; ${going}.`;
+  return `"${instanceId}" is still ${state} after ${seconds} s${rests(seen) ? '' : '; the job goes on'}.`;
 }
 
 const page = 200;

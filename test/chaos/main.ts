@@ -49,7 +49,9 @@ else {
     if (triedAgain !== undefined) process.stdout.write(`tried again: ${scenario}: ${point}: ${firstLine(triedAgain)}\n`);
   for (const { scenario, point, error } of results)
     if (error !== undefined) process.stdout.write(`failed: ${scenario}: ${point}: ${firstLine(error)}\n`);
-  process.stdout.write(`${kills.length} kills; SIGKILL to resumed: p50 ${p50} ms, p99 ${p99} ms; ${summary.seconds} s\n`);
+  process.stdout.write(
+    `${kills.length} kills and stops; SIGKILL to resumed: p50 ${p50} ms, p99 ${p99} ms; ${summary.seconds} s\n`,
+  );
   process.stdout.write(`${summary.passed} passed, ${summary.failed} failed\n`);
 }
 exit(summary.failed === 0 && kills.length > 0 ? 0 : 1);
